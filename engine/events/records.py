@@ -1,0 +1,416 @@
+"""The event contract: every record that crosses the glass wall, as types.
+
+A stream or a trace is a Header, then a Keyframe, then Steps; a Keyframe may come again at any time,
+and always follows a Gap. One record is one line of JSON whose `type` names it.
+
+    Header  who recorded, what it knows, the shape of the pool
+    Keyframe  the whole pool after step record `seq`
+    Step  one turn of the engine: durations, tokens, queues and, in the order in which they took
+          effect, the events
+    Gap  how many step records were left out here, and why
+
+Times are seconds of the producer's monotonic clock unless a name says otherwise; the header anchors
+that clock to wall time.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class BlockSource(StrEnum):
+    """Where a block that is handed out came from."""
+
+    FREE = "free"
+    EVICTED = "evicted"
+
+
+class ShareWhy(StrEnum):
+    FORK = "fork"
+    PREFIX = "prefix"
+
+
+class ReleaseWhy(StrEnum):
+    FINISHED = "finished"
+    ABORTED = "aborted"
+    PREEMPTED = "preempted"
+
+
+class ScheduledKind(StrEnum):
+    FIRST = "first"
+    RESUMED = "resumed"
+
+
+class PreemptWhy(StrEnum):
+    NO_FREE_BLOCK = "no_free_block"
+
+
+class RejectWhy(StrEnum):
+    PROMPT_TOO_LONG = "prompt_too_long"
+    NEVER_FITS_POOL = "never_fits_pool"
+    TOO_MANY_SEQUENCES = "too_many_sequences"
+
+
+class FinishReason(StrEnum):
+    STOP = "stop"
+    LENGTH = "length"
+    ABORT = "abort"
+
+
+class LookupStop(StrEnum):
+    """Why a prefix lookup ended where it did."""
+
+    MISS = "miss"
+    SHORTER_THAN_BLOCK = "shorter_than_block"
+    LAST_TOKEN_KEPT = "last_token_kept"
+    OFF = "off"
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type"):
+    """One change of the engine's memory or queues. `sequence` and `block` are engine-wide numbers."""
+
+
+class RequestAdded(Event, frozen=True, gc=False, tag="request_added"):
+    """A request entered the queue as its first sequence; `n` sequences will share its prompt.
+
+    `arrived` is when the client's call was taken, which may be before the step that records it.
+    `prompt_text` has one string a prompt token, only where text is recorded.
+    """
+
+    request: str
+    sequence: int
+    prompt_tokens: int
+    n: int
+    max_tokens: int
+    arrived: float
+    prompt_text: list[str] | None = None
+
+
+class RequestRejected(Event, frozen=True, gc=False, tag="request_rejected"):
+    request: str
+    why: RejectWhy
+    prompt_tokens: int
+
+
+class SequenceScheduled(Event, frozen=True, gc=False, tag="sequence_scheduled"):
+    """A sequence moved from the queue to running."""
+
+    sequence: int
+    kind: ScheduledKind
+
+
+class Fork(Event, frozen=True, gc=False, tag="fork"):
+    """`child` begins as a copy of `parent`; a share event follows for each of the parent's blocks."""
+
+    parent: int
+    child: int
+
+
+class Allocate(Event, frozen=True, gc=False, tag="allocate", rename={"source": "from"}):
+    """`block` becomes entry `index` of the sequence's block table; ref count 0 -> 1."""
+
+    block: int
+    sequence: int
+    index: int
+    source: BlockSource
+
+
+class Share(Event, frozen=True, gc=False, tag="share"):
+    """`block` becomes entry `index` of one more table; ref count + 1."""
+
+    block: int
+    sequence: int
+    index: int
+    why: ShareWhy
+
+
+class Release(Event, frozen=True, gc=False, tag="release"):
+    """The sequence's table drops `block`, its last entry; `left` references remain."""
+
+    block: int
+    sequence: int
+    why: ReleaseWhy
+    left: int
+
+
+class CopyOnWrite(Event, frozen=True, gc=False, tag="cow", rename={"source_kind": "from"}):
+    """Entry `index` moves from the shared `source` to `target`, a new block that starts as its copy.
+
+    Ref counts: source - 1 (it stays above 0), target 0 -> 1. `from` says where target came from.
+    """
+
+    source: int
+    target: int
+    sequence: int
+    index: int
+    source_kind: BlockSource
+
+
+class Cache(Event, frozen=True, gc=False, tag="cache"):
+    """A full, computed block enters the prefix index under a salted hash."""
+
+    block: int
+    hash: str
+    parent: str | None = None
+
+
+class Evict(Event, frozen=True, gc=False, tag="evict"):
+    """A block with ref count 0 leaves the prefix index; its content is gone."""
+
+    block: int
+    hash: str
+
+
+class AllocationFailed(Event, frozen=True, gc=False, tag="allocation_failed"):
+    """One attempt to get `needed` blocks while only `available` could be had; nothing changed."""
+
+    sequence: int
+    needed: int
+    available: int
+
+
+class Computed(Event, frozen=True, gc=False, tag="computed"):
+    """`tokens` more of the sequence have KV; `recomputed` of them had been computed before."""
+
+    sequence: int
+    tokens: int
+    recomputed: int = 0
+
+
+class Sampled(Event, frozen=True, gc=False, tag="sampled"):
+    """The text of one new token. Only where text is recorded; without KV until a later step."""
+
+    sequence: int
+    text: str
+
+
+class Preempt(Event, frozen=True, gc=False, tag="preempt"):
+    """A running sequence goes back to the queue; a release follows for each of its blocks.
+
+    `victim_of` is the sequence that needed a block (itself, where it was the youngest).
+    `tokens_lost` counts computed tokens whose KV is dropped.
+    """
+
+    sequence: int
+    why: PreemptWhy
+    victim_of: int
+    blocks_released: int
+    tokens_lost: int
+
+
+class PrefixLookup(Event, frozen=True, gc=False, tag="prefix_lookup"):
+    """The prompt was looked up in the prefix index; the sequence starts with `hit` computed tokens."""
+
+    sequence: int
+    queried: int
+    hit: int
+    why: LookupStop
+
+
+class SequenceFinished(Event, frozen=True, gc=False, tag="sequence_finished"):
+    """The sequence has ended; its blocks were released before."""
+
+    sequence: int
+    reason: FinishReason
+    output_tokens: int
+
+
+class RequestFinished(Event, frozen=True, gc=False, tag="request_finished"):
+    """All sequences of a request have ended. Seconds; None where that point was never reached."""
+
+    request: str
+    reason: FinishReason
+    output_tokens: int
+    preemptions: int
+    recomputed_tokens: int
+    queue_seconds: float | None
+    first_token_seconds: float | None
+    duration_seconds: float
+
+
+class PoolReset(Event, frozen=True, gc=False, tag="pool_reset"):
+    """The prefix index was emptied; no block was active."""
+
+
+AnyEvent = (
+    RequestAdded
+    | RequestRejected
+    | SequenceScheduled
+    | Fork
+    | Allocate
+    | Share
+    | Release
+    | CopyOnWrite
+    | Cache
+    | Evict
+    | AllocationFailed
+    | Computed
+    | Sampled
+    | Preempt
+    | PrefixLookup
+    | SequenceFinished
+    | RequestFinished
+    | PoolReset
+)
+
+
+class TokenCounts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """Tokens run through the model in one step, by kind of work; disjoint."""
+
+    prefill: int = 0
+    decode: int = 0
+    recompute: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.prefill + self.decode + self.recompute
+
+
+class QueueLengths(msgspec.Struct, frozen=True, gc=False):
+    """Sequences at the step's end. Preempted ones wait too, but are counted apart."""
+
+    waiting: int
+    running: int
+    preempted: int
+
+
+class Durations(msgspec.Struct, frozen=True, gc=False):
+    """Seconds: planning; copies and forward pass; sampling and commit."""
+
+    schedule: float
+    model: float
+    sample: float
+
+
+class Step(msgspec.Struct, frozen=True, tag_field="type", tag="step"):
+    """One turn of the engine. `seq` has no gaps; `step` counts turns that ran the model."""
+
+    seq: int
+    step: int
+    time: float
+    durations: Durations
+    tokens: TokenCounts
+    queues: QueueLengths
+    events: list[AnyEvent]
+
+
+class Gap(msgspec.Struct, frozen=True, tag_field="type", tag="gap"):
+    """`count` step records after record `after` are not here. A keyframe follows."""
+
+    after: int
+    count: int
+    why: str
+
+
+class Producer(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+
+
+class Header(msgspec.Struct, frozen=True, tag_field="type", tag="header"):
+    """What a reader must know before the first record.
+
+    `knows` lists what this producer observes; a view shows everything else as unknown, never as zero:
+    physical_blocks, ref_counts, fills, block_hashes, recompute, latencies, durations, queues.
+    `config` has every configuration value. `wall_time` (seconds since the epoch) and `monotonic`
+    were read together. `redacted` lists what was withheld: token_ids, text.
+    """
+
+    schema_version: int
+    producer: Producer
+    knows: list[str]
+    engine_id: str
+    engine_name: str
+    model: str
+    dtype: str
+    block_size: int
+    num_blocks: int
+    bytes_per_block: int
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    config: dict[str, str | int | float | bool | None]
+    wall_time: float
+    monotonic: float
+    redacted: list[str]
+
+
+class SequenceStatus(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    PREEMPTED = "preempted"
+
+
+class BlockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One block of a keyframe. `last_change` is the seq of the last record that allocated, shared,
+    copied, released, cached or evicted it."""
+
+    block: int
+    ref_count: int
+    filled: int
+    last_change: int
+    hash: str | None = None
+
+
+class SequenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One unfinished sequence of a keyframe. `table` lists physical blocks by logical index."""
+
+    sequence: int
+    request: str
+    status: SequenceStatus
+    computed: int
+    table: list[int]
+    preemptions: int = 0
+    parent: int | None = None
+    text: list[str] | None = None
+
+
+class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One unfinished request of a keyframe."""
+
+    request: str
+    prompt_tokens: int
+    n: int
+    max_tokens: int
+    arrived: float
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+
+
+class Totals(msgspec.Struct):
+    """Counters since the engine started. They move record by record, with or without a fold."""
+
+    steps: int = 0
+    allocated_free: int = 0
+    allocated_evicted: int = 0
+    released: int = 0
+    evicted: int = 0
+    cow_copies: int = 0
+    allocation_failures: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    recompute_tokens: int = 0
+    requests_added: int = 0
+    scheduled_first: int = 0
+    scheduled_resumed: int = 0
+    prefix_queried_tokens: int = 0
+    prefix_hit_tokens: int = 0
+    preemptions: dict[str, int] = {}
+    requests_finished: dict[str, int] = {}
+
+
+class Keyframe(msgspec.Struct, frozen=True, tag_field="type", tag="keyframe"):
+    """PoolState as data: everything after record `seq`. Blocks that were never touched are left out."""
+
+    seq: int
+    step: int
+    time: float
+    blocks: list[BlockRow]
+    sequences: list[SequenceRow]
+    requests: list[RequestRow]
+    totals: Totals
+
+
+Record = Header | Keyframe | Step | Gap
