@@ -87,6 +87,9 @@ class TraceReader:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._file.close()
 
     def __iter__(self) -> Iterator[Keyframe | Step | Gap]:

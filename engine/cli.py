@@ -1,0 +1,155 @@
+"""`glasspool …`: the command line."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine import __version__
+from engine.core.config import ConfigError
+from engine.events import TraceError
+
+# No import of torch or streamlit here: `--help` and the dashboard start without the engine's weight.
+
+app = typer.Typer(
+    name="glasspool",
+    help="A paged-KV-cache LLM engine with a glass wall.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+
+@app.command()
+def serve(
+    model: Annotated[
+        str, typer.Option(help="The default model, a local folder, or a hub name.")
+    ] = "SmolLM2-135M-Instruct",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+    engine_name: Annotated[str, typer.Option(help="Name shown in dashboards.")] = "glasspool",
+    dtype: Annotated[
+        str | None, typer.Option(help="float32, bfloat16, float16; by default float32 on a CPU.")
+    ] = None,
+    block_size: Annotated[int, typer.Option(help="Slots in a block.")] = 16,
+    num_gpu_blocks_override: Annotated[
+        int | None, typer.Option(help="Blocks in the pool, instead of what memory allows.")
+    ] = None,
+    gpu_memory_utilization: Annotated[
+        float, typer.Option(help="Share of a GPU's memory for weights and KV cache.")
+    ] = 0.9,
+    kv_cache_memory: Annotated[
+        str, typer.Option(help="Memory of the KV cache on a CPU, such as 512MiB.")
+    ] = "1GiB",
+    max_model_len: Annotated[
+        int | None, typer.Option(help="Most tokens of a sequence; by default what the model knows.")
+    ] = None,
+    max_num_seqs: Annotated[int, typer.Option(help="Most running sequences.")] = 64,
+    max_num_batched_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens run through the model in one step.")
+    ] = None,
+    record: Annotated[
+        Path | None, typer.Option(help="Record every event to this .jsonl.zst file.")
+    ] = None,
+    record_text: Annotated[
+        bool, typer.Option(help="Let events carry the text of prompts and outputs.")
+    ] = False,
+) -> None:
+    """Serve a model, and the events of its block pool."""
+    _log_to_stderr()
+    logging.getLogger("glasspool").info("starting %s", __version__)
+    from engine.service.server import serve as run
+    from engine.service.settings import ServeSettings
+
+    run(
+        ServeSettings(
+            model=model,
+            host=host,
+            port=port,
+            engine_name=engine_name,
+            dtype=dtype,
+            block_size=block_size,
+            num_gpu_blocks_override=num_gpu_blocks_override,
+            gpu_memory_utilization=gpu_memory_utilization,
+            kv_cache_memory=kv_cache_memory,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            record=record,
+            record_text=record_text,
+        )
+    )
+
+
+@app.command()
+def demo(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port of the engine.")] = 8000,
+    dashboard_port: Annotated[int, typer.Option(help="Port of the dashboard.")] = 8501,
+    num_blocks: Annotated[int, typer.Option(help="Blocks in the pool; few, so that it fills.")] = 96,
+    record: Annotated[
+        Path | None, typer.Option(help="Record the run to this .jsonl.zst file.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Stop after so many seconds of traffic.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the traffic.")] = 0,
+) -> None:
+    """Start an engine on a small pool, traffic, and the dashboard."""
+    from engine.demo import DemoSettings, run_demo
+
+    run_demo(DemoSettings(host, port, dashboard_port, num_blocks, record, seconds, seed))
+
+
+@app.command()
+def dashboard(
+    engine: Annotated[
+        str | None, typer.Option(help="A live engine, such as http://127.0.0.1:8000.")
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(help="A recorded .jsonl.zst file.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8501,
+) -> None:
+    """Show a live engine or a recorded one."""
+    from dashboard.launch import launch_command
+    from dashboard.source import SourceError
+    from engine.events import TraceReader
+    from engine.service.ports import check_port
+
+    if (engine is None) == (trace is None):
+        raise ConfigError("name one source: --engine URL for a live engine, or --trace FILE")
+    if engine is not None and not engine.startswith(("http://", "https://")):
+        raise ConfigError(f"{engine} is no engine's address: write it like http://127.0.0.1:8000")
+    if trace is not None:
+        TraceReader(trace).close()
+    check_port(host, port, "--port")
+    try:
+        argv, environment = launch_command(engine or str(trace), host, port)
+    except SourceError as error:
+        raise ConfigError(str(error)) from None
+    print(f"dashboard on http://{host}:{port}", file=sys.stderr)
+    os.execve(argv[0], argv, {**os.environ, **environment})
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
+    logger = logging.getLogger("glasspool")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
+def main() -> None:
+    """Errors that a user can mend are one line, not a traceback."""
+    try:
+        app()
+    except (ConfigError, TraceError) as error:
+        print(f"glasspool: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

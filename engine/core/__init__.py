@@ -1,0 +1,1 @@
+"""Block pool, block tables and scheduler: plain Python, without torch, web or viewers."""

@@ -1,0 +1,62 @@
+"""The live state as data: a keyframe copied from scheduler and pool, without a fold."""
+
+from engine.core.scheduler import Scheduler
+from engine.core.sequence import Sequence
+from engine.events.records import BlockRow, Keyframe, RequestRow, SequenceRow, Totals
+
+
+def live_keyframe(
+    scheduler: Scheduler, totals: Totals, seq: int, step: int, time: float
+) -> Keyframe:
+    """The pool as it is after record `seq`. `totals` is taken as it is: pass a copy."""
+    sequences = scheduler.running + scheduler.waiting
+    pool = scheduler.pool
+    filled = _filled_slots(sequences, pool.num_blocks, scheduler.config.block_size)
+    return Keyframe(
+        seq=seq,
+        step=step,
+        time=time,
+        blocks=[
+            BlockRow(block, pool.ref_count[block], filled[block], changed)
+            for block, changed in enumerate(pool.last_change)
+            if changed >= 0
+        ],
+        sequences=[_sequence_row(scheduler, sequence) for sequence in sequences],
+        requests=[
+            RequestRow(
+                request.request_id,
+                len(request.prompt),
+                request.params.n,
+                request.params.max_tokens,
+                request.arrived,
+                request.preemptions,
+                request.recomputed_tokens,
+            )
+            for request in scheduler.requests.values()
+        ],
+        totals=totals,
+    )
+
+
+def _filled_slots(sequences: list[Sequence], num_blocks: int, block_size: int) -> list[int]:
+    """Slots with KV, by block. Owners of one block differ in how far they have computed."""
+    filled = [0] * num_blocks
+    for sequence in sequences:
+        for index, block in enumerate(sequence.table):
+            tokens = min(block_size, sequence.computed - index * block_size)
+            filled[block] = max(filled[block], tokens)
+    return filled
+
+
+def _sequence_row(scheduler: Scheduler, sequence: Sequence) -> SequenceRow:
+    text = scheduler.token_text
+    return SequenceRow(
+        sequence.sequence,
+        sequence.request.request_id,
+        sequence.status,
+        sequence.computed,
+        list(sequence.table),
+        sequence.preemptions,
+        sequence.parent,
+        None if text is None else [text(token) for token in sequence.tokens],
+    )

@@ -1,0 +1,1 @@
+"""A transformers model over the paged KV cache: weights, attention hook, runner, sampler."""

@@ -1,0 +1,1 @@
+"""The engine as a server: completions, the event stream, health and metrics."""

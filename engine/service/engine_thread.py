@@ -1,0 +1,135 @@
+"""The one thread that owns the engine. Others hand it calls, and get futures."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from engine.core.sequence import Request
+from engine.events.records import Keyframe, Step
+from engine.llm import LLMEngine
+from engine.service.event_log import EventLog
+from engine.service.recorder import Recorder
+
+log = logging.getLogger("glasspool")
+T = TypeVar("T")
+
+
+class EngineStopped(RuntimeError):
+    """The engine's thread has ended; nothing more can be asked of it."""
+
+
+class EngineThread:
+    """Steps the engine while there is work, and sleeps when there is none.
+
+    Calls run between steps, in the order in which they came. Every record goes to `event_log` and,
+    where there is one, to the recorder.
+    """
+
+    def __init__(self, engine: LLMEngine, event_log: EventLog, recorder: Recorder | None) -> None:
+        self.engine = engine
+        self.event_log = event_log
+        self.recorder = recorder
+        self.failure: str | None = None
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future]] = queue.SimpleQueue()
+        self._stopping = False
+        # Closes the door: after it, no call can be queued that nobody would answer.
+        self._door = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        engine.on_record = self._on_record
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the current step; unfinished requests are aborted, the recording is closed."""
+
+        def stop() -> None:
+            self._stopping = True
+
+        try:
+            self.call(stop)
+        except EngineStopped:
+            pass
+        self._thread.join()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive() and not self._stopping
+
+    def call(self, function: Callable[[], T]) -> "Future[T]":
+        """Run a function in the engine's thread, between steps."""
+        future: Future[T] = Future()
+        with self._door:
+            if self._stopping:
+                raise EngineStopped(self.failure or "the engine has stopped")
+            self._calls.put((function, future))
+        return future
+
+    def add(self, request: Request) -> "Future[None]":
+        """Queue a request. The future raises RequestError for one that can never run."""
+        return self.call(lambda: self.engine.add(request))
+
+    def abort(self, request_id: str) -> "Future[bool]":
+        return self.call(lambda: self.engine.abort(request_id))
+
+    def keyframe(self) -> "Future[Keyframe]":
+        """The live state after the last record in the log."""
+        return self.call(self.engine.keyframe)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._answer_calls()
+                self.engine.step()
+        except Exception as error:
+            self.failure = f"the engine failed: {type(error).__name__}: {error}"
+            log.exception("the engine failed")
+        finally:
+            self._close()
+
+    def _answer_calls(self) -> None:
+        """Answer what is queued; with no work for the model, wait for a call first."""
+        wait = not self.engine.has_work
+        while True:
+            try:
+                function, future = self._next_call(wait)
+            except queue.Empty:
+                return
+            wait = False
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)
+
+    def _next_call(self, wait: bool) -> tuple[Callable[[], Any], Future]:
+        if not wait:
+            return self._calls.get_nowait()
+        if self.recorder is not None:
+            self.recorder.flush()
+        return self._calls.get()
+
+    def _on_record(self, record: Step) -> None:
+        entry = self.event_log.append(record)
+        if self.recorder is not None:
+            self.recorder.write(entry.line)
+            if self.recorder.wants_keyframe:
+                self.recorder.write_keyframe(self.engine.keyframe())
+
+    def _close(self) -> None:
+        with self._door:
+            self._stopping = True
+        error = EngineStopped(self.failure or "the engine has stopped")
+        while not self._calls.empty():
+            _, future = self._calls.get()
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
+        for request_id in list(self.engine.scheduler.requests):
+            self.engine.abort(request_id)
+        self.engine.keyframe()
+        if self.recorder is not None:
+            self.recorder.close()

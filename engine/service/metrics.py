@@ -1,0 +1,156 @@
+"""/metrics: the pool for Prometheus, from one snapshot a scrape.
+
+Every figure is read from the fold: the live keyframe, loaded into a PoolState in the scrape's own
+thread, so that the engine's thread only copies.
+"""
+
+from collections.abc import Iterator
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CollectorRegistry, exposition
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from engine.events import PoolState
+from engine.events.records import FinishReason, PreemptWhy, SequenceStatus
+from engine.service.context import ServiceContext
+
+router = APIRouter()
+
+
+@router.get("/metrics", summary="Prometheus metrics")
+def metrics(http: Request) -> Response:
+    """The text exposition format."""
+    context: ServiceContext = http.app.state.context
+    state = PoolState(context.header)
+    state.apply(context.engine.keyframe().result())
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(state))
+    return Response(exposition.generate_latest(registry), media_type=exposition.CONTENT_TYPE_LATEST)
+
+
+class _Families(Collector):
+    """The metric families of one snapshot."""
+
+    def __init__(self, state: PoolState) -> None:
+        self.state = state
+
+    def collect(self) -> Iterator[Metric]:
+        state, totals = self.state, self.state.totals
+        yield _gauge(
+            "blocks",
+            "Blocks by state; the states are disjoint and sum to blocks_capacity",
+            "state",
+            {
+                "free": state.free_blocks,
+                "cached": state.cached_blocks,
+                "active": state.active_blocks,
+            },
+        )
+        yield _gauge("blocks_capacity", "Blocks in the pool", None, state.num_blocks)
+        yield _gauge("blocks_shared", "Blocks with ref count above 1", None, state.shared_blocks)
+        yield _gauge("block_references", "Sum of ref counts", None, state.references)
+        yield _gauge("block_size_tokens", "Slots in a block", None, state.block_size)
+        yield _gauge(
+            "slots_allocated",
+            "Slots of active blocks, shared ones counted once",
+            None,
+            state.slots_allocated,
+        )
+        yield _gauge(
+            "slots_filled", "Slots of active blocks that hold a token", None, state.slots_filled
+        )
+        yield _counter(
+            "blocks_allocated",
+            "Blocks handed out",
+            "source",
+            {"free": totals.allocated_free, "evicted": totals.allocated_evicted},
+        )
+        yield _counter(
+            "blocks_released", "Blocks whose ref count reached 0", None, totals.released
+        )
+        yield _counter(
+            "cow_copies", "Shared blocks copied before a write", None, totals.cow_copies
+        )
+        yield _counter(
+            "allocation_failures",
+            "Attempts for which no block could be had",
+            None,
+            totals.allocation_failures,
+        )
+        yield _counter(
+            "preemptions",
+            "Running sequences that lost their blocks",
+            "reason",
+            {str(why): totals.preemptions.get(why, 0) for why in PreemptWhy},
+        )
+        yield _counter(
+            "computed_tokens",
+            "Tokens run through the model, by kind of work",
+            "work",
+            {
+                "prefill": totals.prefill_tokens,
+                "decode": totals.decode_tokens,
+                "recompute": totals.recompute_tokens,
+            },
+        )
+        yield _gauge(
+            "requests",
+            "Unfinished requests; one runs if any of its sequences does",
+            "state",
+            _requests_by_state(state),
+        )
+        yield _counter(
+            "requests_scheduled",
+            "Sequences moved to running",
+            "kind",
+            {"new": totals.scheduled_first, "resumed": totals.scheduled_resumed},
+        )
+        yield _counter(
+            "requests_finished",
+            "Requests that left the engine",
+            "reason",
+            {
+                reason: totals.requests_finished.get(reason, 0)
+                for reason in [*map(str, FinishReason), "rejected"]
+            },
+        )
+        yield _counter("steps", "Engine steps that ran the model", None, totals.steps)
+
+
+def _requests_by_state(state: PoolState) -> dict[str, int]:
+    statuses: dict[str, set[SequenceStatus]] = {request: set() for request in state.requests}
+    for sequence in state.sequences.values():
+        statuses[sequence.request].add(sequence.status)
+    counts = {"running": 0, "waiting": 0, "preempted": 0}
+    for found in statuses.values():
+        for status in (SequenceStatus.RUNNING, SequenceStatus.PREEMPTED, SequenceStatus.WAITING):
+            if status in found:
+                counts[status] += 1
+                break
+    return counts
+
+
+def _gauge(
+    name: str, text: str, label: str | None, values: int | dict[str, int]
+) -> GaugeMetricFamily:
+    return _fill(
+        GaugeMetricFamily(f"glasspool_{name}", text, labels=[label] if label else None), values
+    )
+
+
+def _counter(
+    name: str, text: str, label: str | None, values: int | dict[str, int]
+) -> CounterMetricFamily:
+    return _fill(
+        CounterMetricFamily(f"glasspool_{name}", text, labels=[label] if label else None), values
+    )
+
+
+def _fill(family: Metric, values: int | dict[str, int]) -> Metric:
+    if isinstance(values, dict):
+        for label, value in values.items():
+            family.add_metric([label], value)
+    else:
+        family.add_metric([], values)
+    return family

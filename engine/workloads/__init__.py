@@ -1,0 +1,1 @@
+"""Workloads: what clients ask of an engine."""
