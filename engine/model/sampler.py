@@ -28,22 +28,31 @@ def _draw(logits: torch.Tensor, sequences: list[Sequence]) -> list[int]:
         return torch.tensor(values, dtype=torch.float64, device=logits.device)[:, None]
 
     logits = logits.double() / column([p.temperature for p in params])
-    order = None
     if any(p.top_k or p.top_p < 1 for p in params):
-        logits, order = logits.sort(dim=-1, descending=True)
-        rank = torch.arange(logits.shape[-1], device=logits.device)
-        keep_k = column([p.top_k or logits.shape[-1] for p in params])
-        logits = logits.masked_fill(rank >= keep_k, -torch.inf)
-        probabilities = logits.softmax(dim=-1)
-        # A token stays while those before it have less than top_p: the first always does.
-        before = probabilities.cumsum(dim=-1) - probabilities
-        logits = logits.masked_fill(before >= column([p.top_p for p in params]), -torch.inf)
+        logits = _keep_best(
+            logits,
+            column([p.top_k or logits.shape[-1] for p in params]),
+            column([p.top_p if p.top_p < 1 else torch.inf for p in params]),
+        )
     cumulated = logits.softmax(dim=-1).cumsum(dim=-1)
     # Below the sum as computed, so that a draw near 1 still falls on a kept token.
     total = cumulated[:, -1:]
     draws = column([uniform(s.seed, len(s.tokens)) for s in sequences]) * total
     draws = draws.minimum(total.nextafter(torch.zeros_like(total)))
     picked = torch.searchsorted(cumulated, draws, right=True)
-    if order is not None:
-        picked = order.gather(-1, picked)
     return picked[:, 0].tolist()
+
+
+def _keep_best(logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """Logits with -inf for all but the `top_k` best, and of these the fewest that reach `top_p`.
+
+    In the order of the vocabulary again, so that a row that keeps all draws as it does alone.
+    """
+    best, order = logits.sort(dim=-1, descending=True)
+    rank = torch.arange(logits.shape[-1], device=logits.device)
+    best = best.masked_fill(rank >= top_k, -torch.inf)
+    probabilities = best.softmax(dim=-1)
+    # A token stays while those before it have less than top_p: the first always does.
+    before = probabilities.cumsum(dim=-1) - probabilities
+    best = best.masked_fill(before >= top_p, -torch.inf)
+    return torch.empty_like(logits).scatter_(-1, order, best)

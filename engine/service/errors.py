@@ -21,8 +21,11 @@ async def on_request_error(_: Request, error: RequestError) -> JSONResponse:
     return error_response(400, str(error), "invalid_request_error", error.parameter)
 
 
-async def on_validation_error(_: Request, error: RequestValidationError) -> JSONResponse:
+async def on_validation_error(http: Request, error: RequestValidationError) -> JSONResponse:
     """The first fault of a body, named by its parameter."""
+    if "json" not in http.headers.get("content-type", ""):
+        message = "the body is not sent as JSON: add the header Content-Type: application/json"
+        return error_response(400, message, "invalid_request_error")
     first = error.errors()[0]
     param = next((str(part) for part in first["loc"] if part != "body"), None)
     if first["type"] == "extra_forbidden":

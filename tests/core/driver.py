@@ -1,0 +1,148 @@
+"""A model-free engine for tests: every operation is followed by all checks, and by the fold."""
+
+from dataclasses import dataclass, field
+
+from engine.core.config import EngineConfig, SamplingParams
+from engine.core.runner import ModelFreeRunner
+from engine.core.sequence import Request
+from engine.events import PoolState, check_state, check_step, decode, encode
+from engine.events.records import Event, Header, Keyframe, Producer, Step
+from engine.llm import LLMEngine
+from tests.core.invariants import check_core, check_plan
+
+
+def config(**changes: int) -> EngineConfig:
+    """A tiny engine: 8 blocks of 4 tokens."""
+    sizes = {
+        "block_size": 4,
+        "num_blocks": 8,
+        "max_model_len": 24,
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 64,
+    }
+    return EngineConfig(**{**sizes, **changes})
+
+
+def header(of: EngineConfig) -> Header:
+    return Header(
+        schema_version=1,
+        producer=Producer("test", "0"),
+        knows=["physical_blocks", "ref_counts", "fills"],
+        engine_id="test",
+        engine_name="test",
+        model="none",
+        dtype="none",
+        block_size=of.block_size,
+        num_blocks=of.num_blocks,
+        bytes_per_block=1,
+        num_layers=1,
+        num_kv_heads=1,
+        head_dim=1,
+        config={},
+        wall_time=0.0,
+        monotonic=0.0,
+        redacted=[],
+    )
+
+
+class CheckedRunner(ModelFreeRunner):
+    """A model-free runner that checks each plan and remembers the copies."""
+
+    def __init__(self) -> None:
+        super().__init__(vocab_size=50)
+        self.copies: list[tuple[int, int]] = []
+
+    def copy_blocks(self, copies: list[tuple[int, int]]) -> None:
+        self.copies += copies
+
+
+@dataclass
+class Driver:
+    """An engine, the fold of its records, and what it said."""
+
+    config: EngineConfig
+    finished: list[Request] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.runner = CheckedRunner()
+        self.now = 0.0
+        self.engine = LLMEngine(
+            self.config,
+            self.runner,
+            eos_token_ids=frozenset({0}),
+            token_text=lambda token: f"{token} ",
+            on_record=self._on_record,
+            clock=self._clock,
+        )
+        self.state = PoolState(header(self.config))
+        self.state.apply(self.engine.keyframe())
+        self.scheduler = self.engine.scheduler
+        schedule = self.scheduler.schedule
+
+        def checked_schedule():
+            before = list(self.scheduler.pool.ref_count)
+            plan = schedule()
+            check_plan(self.scheduler, plan, before)
+            return plan
+
+        self.scheduler.schedule = checked_schedule
+
+    def _clock(self) -> float:
+        self.now += 0.001
+        return self.now
+
+    def _on_record(self, record: Step) -> None:
+        record = decode(encode(record))
+        self.events += record.events
+        self.state.apply(record)
+        assert check_state(self.state) + check_step(self.state, record) == []
+
+    def add(self, prompt: int | list[int], request_id: str | None = None, **params) -> Request:
+        """Queue a prompt of so many (or these) tokens; ends at max_tokens unless told otherwise."""
+        tokens = prompt if isinstance(prompt, list) else list(range(1, prompt + 1))
+        params = {"ignore_eos": True, "seed": 1, **params}
+        request = Request(
+            request_id or f"r{self.scheduler._next_arrival}",
+            tokens,
+            SamplingParams(**params),
+            self.now,
+            self.finished.append,
+        )
+        self.engine.add(request)
+        return request
+
+    def step(self, times: int = 1) -> list[Event]:
+        """Step, check everything, and return the events of these steps."""
+        start = len(self.events)
+        for _ in range(times):
+            self.engine.step()
+            self.check()
+        return self.events[start:]
+
+    def run(self, most: int = 2000) -> list[Event]:
+        """Step until nothing is left to do; fails where that takes more than `most` steps."""
+        start = len(self.events)
+        while self.engine.has_work:
+            most -= 1
+            assert most > 0, "the engine makes no progress"
+            self.step()
+        return self.events[start:]
+
+    def check(self) -> None:
+        """The core's invariants, and that the live state equals the fold of its records."""
+        check_core(self.scheduler)
+        assert sorted_rows(self.engine.keyframe()) == sorted_rows(self.state.keyframe())
+
+
+def sorted_rows(keyframe: Keyframe) -> tuple:
+    """A keyframe's content without the order of its sequences and requests."""
+    return (
+        keyframe.seq,
+        keyframe.step,
+        keyframe.time,
+        keyframe.blocks,
+        sorted(keyframe.sequences, key=lambda row: row.sequence),
+        sorted(keyframe.requests, key=lambda row: row.request),
+        keyframe.totals,
+    )

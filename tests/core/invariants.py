@@ -1,0 +1,63 @@
+"""What must hold of the core after every operation (the numbered rules of docs/architecture.md)."""
+
+from engine.core.scheduler import Plan, Scheduler
+from engine.events.records import SequenceStatus
+
+
+def check_core(scheduler: Scheduler) -> None:
+    """Rules 1, 2, 3, 9, 10 and 11 of a scheduler between two steps."""
+    pool, size = scheduler.pool, scheduler.config.block_size
+    sequences = scheduler.running + scheduler.waiting
+    references = [0] * pool.num_blocks
+    for sequence in sequences:
+        assert len(set(sequence.table)) == len(sequence.table), "a block twice in one table"
+        assert len(sequence.table) == -(-sequence.computed // size)
+        assert sequence.finish_reason is None
+        for block in sequence.table:
+            references[block] += 1
+    assert references == pool.ref_count
+    free = pool.free_blocks()
+    assert len(free) == len(set(free)), "a block twice in the free queue"
+    assert set(free) == {block for block, count in enumerate(references) if count == 0}
+    assert pool.num_available == pool.num_free, "a copy source is still held between steps"
+    for sequence in scheduler.running:
+        assert sequence.status is SequenceStatus.RUNNING
+        # The newest sampled token has no KV yet.
+        assert sequence.computed == len(sequence.tokens) - 1
+    for sequence in scheduler.waiting:
+        assert sequence.status is not SequenceStatus.RUNNING
+        assert sequence.table == []
+        assert sequence.computed == 0
+    assert len(scheduler.running) <= scheduler.config.max_num_seqs
+    order = [sequence.order for sequence in sequences]
+    assert order == sorted(order), "a younger sequence comes before an older one"
+
+
+def check_plan(scheduler: Scheduler, plan: Plan, ref_count_before: list[int]) -> None:
+    """Rules 3, 4, 5, 6, 7 and 9 of a plan, before it runs."""
+    config, size = scheduler.config, scheduler.config.block_size
+    scheduled = [row.sequence.sequence for row in plan.rows]
+    assert len(scheduled) == len(set(scheduled)), "a sequence twice in one step"
+    assert plan.num_tokens <= config.max_num_batched_tokens
+    sources = {source for source, _ in plan.copies}
+    targets = [target for _, target in plan.copies]
+    assert len(targets) == len(set(targets))
+    assert not sources & set(targets), "a copy reads what another writes"
+    assert all(ref_count_before[source] > 1 for source in sources), "only shared blocks are copied"
+    slots = set()
+    for row in plan.rows:
+        table, end = row.sequence.table, row.start + row.count
+        assert len(table) == -(-end // size)
+        assert end == len(row.sequence.tokens), "it samples only when all its tokens are computed"
+        for position in range(row.start, end):
+            block = table[position // size]
+            slot = (block, position % size)
+            assert slot not in slots, "two tokens in one slot"
+            slots.add(slot)
+            assert scheduler.pool.ref_count[block] == 1, "a write into a shared block"
+    fresh = {row.sequence.table[i] for row in plan.rows for i in _new_entries(row, size)}
+    assert not sources & fresh, "a source was handed out before its copy has run"
+
+
+def _new_entries(row, size: int) -> range:
+    return range(-(-row.start // size), -(-(row.start + row.count) // size))
