@@ -89,7 +89,9 @@ def demo(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port of the engine.")] = 8000,
     dashboard_port: Annotated[int, typer.Option(help="Port of the dashboard.")] = 8501,
-    num_blocks: Annotated[int, typer.Option(help="Blocks in the pool; few, so that it fills.")] = 96,
+    num_blocks: Annotated[
+        int, typer.Option(help="Blocks in the pool; few, so that it fills.")
+    ] = 96,
     record: Annotated[
         Path | None, typer.Option(help="Record the run to this .jsonl.zst file.")
     ] = None,

@@ -22,7 +22,7 @@ from engine.core.config import ConfigError
 from engine.service.ports import check_port
 from engine.workloads.chat import chat_requests
 
-CLIENTS = 8
+CLIENTS = 12
 SECONDS_TO_STOP = 15
 
 
@@ -104,14 +104,14 @@ class _Demo:
     async def _client(self, http: httpx.AsyncClient, number: int) -> None:
         """One client: asks, waits for the answer, thinks for a while, asks again."""
         draw = random.Random(self.settings.seed + number)
-        await asyncio.sleep(number * 0.7)
+        await asyncio.sleep(number * 0.5)
         for body in chat_requests(self.settings.seed + number):
             answer = await http.post("/v1/completions", json=body)
             if answer.status_code != 200:
                 if self.stop.is_set():
                     return
                 raise ConfigError(f"the engine refused a request of the demo: {answer.text}")
-            await asyncio.sleep(draw.expovariate(1.0))
+            await asyncio.sleep(draw.expovariate(2.0))
 
     # -- processes ----------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class _Demo:
         argv = [sys.executable, "-m", "engine.cli", "serve"]
         argv += ["--host", settings.host, "--port", str(settings.port)]
         argv += ["--num-gpu-blocks-override", str(settings.num_blocks), "--block-size", "16"]
-        argv += ["--max-model-len", "512", "--max-num-seqs", "16", "--record-text"]
+        argv += ["--max-model-len", "512", "--max-num-seqs", "24", "--record-text"]
         if settings.record is not None:
             argv += ["--record", str(settings.record)]
         return argv

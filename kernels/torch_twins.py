@@ -95,7 +95,7 @@ def _prefill(
     scale: float,
 ) -> torch.Tensor:
     """The last queries of one sequence of `length` keys."""
-    queries, heads, head_dim = q.shape
+    queries, heads, _ = q.shape
     block_size, kv_heads = k_cache.shape[1], k_cache.shape[2]
     blocks = table[: -(-length // block_size)]
     # [kv_heads, length, head_dim]

@@ -81,7 +81,5 @@ class BlockTables:
         self.pool.hold_copy_source(source)
         self.pool.drop(source)
         sequence.table[index] = target
-        self.events.append(
-            CopyOnWrite(source, target, sequence.sequence, index, BlockSource.FREE)
-        )
+        self.events.append(CopyOnWrite(source, target, sequence.sequence, index, BlockSource.FREE))
         return source, target

@@ -28,9 +28,13 @@ def check_state(state: PoolState) -> list[str]:
                 faults.append(f"block {block} does not know sequence {sequence.sequence}")
     for block, count in enumerate(references):
         if state.ref_count[block] != count:
-            faults.append(f"block {block}: ref count {state.ref_count[block]}, {count} table entries")
+            faults.append(
+                f"block {block}: ref count {state.ref_count[block]}, {count} table entries"
+            )
         if not 0 <= state.filled[block] <= state.block_size:
-            faults.append(f"block {block}: {state.filled[block]} of {state.block_size} slots filled")
+            faults.append(
+                f"block {block}: {state.filled[block]} of {state.block_size} slots filled"
+            )
         if count and not state.filled[block]:
             faults.append(f"block {block} is active and empty")
         if not count and state.filled[block] and block not in state.hashes:
@@ -46,7 +50,9 @@ def check_step(state: PoolState, step: Step) -> list[str]:
     faults = []
     computed = [event for event in step.events if isinstance(event, Computed)]
     if sum(event.tokens for event in computed) != step.tokens.total:
-        faults.append(f"tokens by kind sum to {step.tokens.total}, computed events to another number")
+        faults.append(
+            f"tokens by kind sum to {step.tokens.total}, computed events to another number"
+        )
     if sum(event.recomputed for event in computed) != step.tokens.recompute:
         faults.append("recomputed tokens differ between the step and its computed events")
     if len({event.sequence for event in computed}) != len(computed):

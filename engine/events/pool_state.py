@@ -302,7 +302,14 @@ class PoolState:
         text = None if parent.text is None else list(parent.text)
         self._add_sequence(
             SequenceState(
-                event.child, parent.request, parent.status, parent.computed, [], 0, event.parent, text
+                event.child,
+                parent.request,
+                parent.status,
+                parent.computed,
+                [],
+                0,
+                event.parent,
+                text,
             )
         )
 

@@ -72,7 +72,9 @@ class TraceReader:
         try:
             first = self._read()
             if not isinstance(first, Header):
-                raise TraceError(f"{path} is not a Glasspool trace: it does not begin with a header")
+                raise TraceError(
+                    f"{path} is not a Glasspool trace: it does not begin with a header"
+                )
         except BaseException:
             self._file.close()
             raise
@@ -111,7 +113,9 @@ class TraceReader:
             ) from None
         if not line:
             if not self._line_number:
-                raise TraceError(f"{self.path} is not a Glasspool trace: it is empty or cut off in its header")
+                raise TraceError(
+                    f"{self.path} is not a Glasspool trace: it is empty or cut off in its header"
+                )
             return None
         if not line.endswith(b"\n"):
             if len(line) == MAX_LINE_BYTES:

@@ -45,9 +45,7 @@ def attend(
     kernels.write_kv(
         key[0].transpose(0, 1), value[0].transpose(0, 1), k_cache, v_cache, paged.slot_mapping
     )
-    out = kernels.paged_attention(
-        query[0].transpose(0, 1), k_cache, v_cache, paged.batch, scaling
-    )
+    out = kernels.paged_attention(query[0].transpose(0, 1), k_cache, v_cache, paged.batch, scaling)
     return out[None], None
 
 

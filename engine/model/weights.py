@@ -58,9 +58,7 @@ class LoadedModel:
         return str(self.model.dtype).removeprefix("torch.")
 
 
-def load_model(
-    name: str, dtype: torch.dtype | None, say: Callable[[str], None]
-) -> LoadedModel:
+def load_model(name: str, dtype: torch.dtype | None, say: Callable[[str], None]) -> LoadedModel:
     """Load `name`: the default model, a local folder, or a name that transformers can resolve.
 
     dtype None is float32 on a CPU and the checkpoint's own on a GPU. `say` is told what is being
@@ -147,7 +145,7 @@ def _default_model(say: Callable[[str], None]) -> Path:
     try:
         model.save_pretrained(made)
         tokenizer.save_pretrained(made)
-        os.replace(made, folder)
+        made.replace(folder)
     except OSError:
         # Another start may have finished first; its folder is as good.
         if not (folder / "config.json").exists():

@@ -1,5 +1,6 @@
 """The one thread that owns the engine. Others hand it calls, and get futures."""
 
+import contextlib
 import logging
 import queue
 import threading
@@ -49,10 +50,8 @@ class EngineThread:
         def stop() -> None:
             self._stopping = True
 
-        try:
+        with contextlib.suppress(EngineStopped):
             self.call(stop)
-        except EngineStopped:
-            pass
         self._thread.join()
 
     @property

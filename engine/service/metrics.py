@@ -66,12 +66,8 @@ class _Families(Collector):
             "source",
             {"free": totals.allocated_free, "evicted": totals.allocated_evicted},
         )
-        yield _counter(
-            "blocks_released", "Blocks whose ref count reached 0", None, totals.released
-        )
-        yield _counter(
-            "cow_copies", "Shared blocks copied before a write", None, totals.cow_copies
-        )
+        yield _counter("blocks_released", "Blocks whose ref count reached 0", None, totals.released)
+        yield _counter("cow_copies", "Shared blocks copied before a write", None, totals.cow_copies)
         yield _counter(
             "allocation_failures",
             "Attempts for which no block could be had",

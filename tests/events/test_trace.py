@@ -3,7 +3,15 @@ import pyzstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.events import PoolState, RecordError, TraceError, TraceReader, TraceWriter, decode, encode
+from engine.events import (
+    PoolState,
+    RecordError,
+    TraceError,
+    TraceReader,
+    TraceWriter,
+    decode,
+    encode,
+)
 from engine.events.records import Header, Keyframe
 from tests.core.driver import Driver, config, header
 
@@ -70,26 +78,32 @@ def test_a_plain_zstd_decompression_gives_json_lines(tmp_path):
     assert isinstance(decode(lines[0]), Header)
 
 
+def read_cut(path, data):
+    """What is read of a cut-off trace, and what the reader says; None where its header is cut."""
+    path.write_bytes(data)
+    try:
+        reader = TraceReader(path)
+    except TraceError as error:
+        return None, str(error)
+    with reader:
+        return list(reader), reader.cut_off
+
+
 @settings(max_examples=60, deadline=None)
 @given(share=st.floats(0, 0.999))
 def test_a_cut_off_trace_reads_up_to_its_last_whole_record_and_says_so(tmp_path_factory, share):
     path = tmp_path_factory.mktemp("cut") / "run.jsonl.zst"
-    records = write_run(path, keyframe_every=4)
-    with TraceReader(path) as reader:
-        whole = list(reader)
+    write_run(path, keyframe_every=4)
     data = path.read_bytes()
-    path.write_bytes(data[: int(len(data) * share)])
-    try:
-        with TraceReader(path) as reader:
-            got = list(reader)
-    except TraceError as error:
-        assert "empty or cut off in its header" in str(error)
+    whole, _ = read_cut(path, data)
+    got, said = read_cut(path, data[: int(len(data) * share)])
+    if got is None:
+        assert "empty or cut off in its header" in said
         return
     assert got == whole[: len(got)]
     if len(got) < len(whole):
         # A cut between two frames leaves a readable file; any other is noticed.
-        assert reader.cut_off or isinstance(whole[len(got)], Keyframe)
-    assert len(records) > len(got) - 10
+        assert said or isinstance(whole[len(got)], Keyframe)
 
 
 def test_what_was_flushed_can_be_read_while_the_writer_is_still_open(tmp_path):
@@ -128,7 +142,10 @@ def test_a_damaged_line_is_named(tmp_path):
     lines = pyzstd.ZstdFile(path).read().splitlines(keepends=True)
     lines[3] = b'{"type":"step","seq":"x"}\n'
     path.write_bytes(pyzstd.compress(b"".join(lines)))
-    with TraceReader(path) as reader, pytest.raises(TraceError, match="line 4: not a Glasspool record"):
+    with (
+        TraceReader(path) as reader,
+        pytest.raises(TraceError, match="line 4: not a Glasspool record"),
+    ):
         list(reader)
 
 

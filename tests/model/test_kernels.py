@@ -60,9 +60,7 @@ def test_paged_attention_equals_contiguous_attention(
     )
     out = kernels.paged_attention(torch.cat(queries), k_cache, v_cache, batch, 0.3)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-12
-    torch.testing.assert_close(
-        out.double(), torch.cat(expected), atol=tolerance, rtol=tolerance
-    )
+    torch.testing.assert_close(out.double(), torch.cat(expected), atol=tolerance, rtol=tolerance)
 
 
 def test_padding_slots_are_stored_nowhere():

@@ -1,4 +1,5 @@
 import time
+from itertools import pairwise
 
 import torch
 
@@ -30,7 +31,11 @@ def test_a_draw_is_the_same_whatever_the_batch():
 
 def test_top_k_and_top_p_keep_only_the_best_tokens():
     logits = torch.tensor([[3.0, 2.0, 1.0, 0.0, -1.0]]).repeat(400, 1)
-    for params, allowed in (({"top_k": 2}, {0, 1}), ({"top_p": 0.8}, {0, 1}), ({"top_p": 0.1}, {0})):
+    for params, allowed in (
+        ({"top_k": 2}, {0, 1}),
+        ({"top_p": 0.8}, {0, 1}),
+        ({"top_p": 0.1}, {0}),
+    ):
         drawn = sample(logits, [sequence(seed=s, **params) for s in range(400)])
         assert set(drawn) == allowed
 
@@ -57,6 +62,6 @@ def test_completions_of_one_request_draw_from_different_streams():
         streams.append(draws)
     for i, first in enumerate(streams):
         for second in streams[i + 1 :]:
-            assert not set(zip(first, first[1:], strict=False)) & set(
-                zip(second, second[1:], strict=False)
-            ), "the streams are shifted copies of each other"
+            assert not set(pairwise(first)) & set(pairwise(second)), (
+                "the streams are shifted copies of each other"
+            )

@@ -1,0 +1,1 @@
+"""The pages. Not called `pages`: Streamlit would take them for pages of its own making."""
