@@ -4,8 +4,10 @@ import time
 from collections.abc import Callable
 
 from engine.core.config import EngineConfig
+from engine.core.detokenizer import Detokenizer
+from engine.core.plan import Plan
 from engine.core.runner import Runner
-from engine.core.scheduler import Plan, Scheduler
+from engine.core.scheduler import Scheduler
 from engine.core.sequence import Request
 from engine.core.snapshot import live_keyframe
 from engine.events.pool_state import copy_totals
@@ -26,6 +28,7 @@ class LLMEngine:
         *,
         eos_token_ids: frozenset[int] = frozenset(),
         token_text: Callable[[int], str] | None = None,
+        new_detokenizer: Callable[[Request], Detokenizer] | None = None,
         on_record: Callable[[Step], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -33,7 +36,7 @@ class LLMEngine:
         self.runner = runner
         self.clock = clock
         self.on_record = on_record
-        self.scheduler = Scheduler(config, clock, eos_token_ids, token_text)
+        self.scheduler = Scheduler(config, clock, eos_token_ids, token_text, new_detokenizer)
         self.totals = Totals()
         self.seq = -1
         self.steps = -1
@@ -51,6 +54,10 @@ class LLMEngine:
         """End a request in any state; False where it has ended already."""
         return self.scheduler.abort(request_id)
 
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached blocks; False, and nothing changes, while a block is active."""
+        return self.scheduler.reset_prefix_cache()
+
     def step(self) -> Step | None:
         """One turn: returns its record, or None where there was nothing to do and nothing to tell."""
         started = self.clock()
@@ -61,7 +68,8 @@ class LLMEngine:
         scheduled = self.clock()
         output = self._run(plan)
         ran = self.clock()
-        tokens = self.scheduler.commit(plan, self.runner.sample(output, plan))
+        drawn = self.runner.sample(output, plan)
+        tokens = self.scheduler.commit(plan, drawn)
         self.steps += 1
         durations = Durations(scheduled - started, ran - scheduled, self.clock() - ran)
         return self._record(started, durations, tokens)

@@ -10,13 +10,18 @@ The tables tell what they do as events, in the order in which it takes effect.
 """
 
 from engine.core.block_pool import BlockPool
+from engine.core.prefix_index import Hit, PrefixIndex
 from engine.core.sequence import Sequence
 from engine.events.records import (
     Allocate,
     AnyEvent,
     BlockSource,
+    Cache,
     CopyOnWrite,
+    Evict,
     Fork,
+    PoolReset,
+    PrefixLookup,
     Release,
     ReleaseWhy,
     Share,
@@ -25,20 +30,61 @@ from engine.events.records import (
 
 
 class BlockTables:
-    """All block tables of one pool. Events are appended to `events`."""
+    """All block tables of one pool, and its prefix index. Events are appended to `events`."""
 
-    def __init__(self, pool: BlockPool, block_size: int, events: list[AnyEvent]) -> None:
+    def __init__(
+        self, pool: BlockPool, index: PrefixIndex, block_size: int, events: list[AnyEvent]
+    ) -> None:
         self.pool = pool
+        self.index = index
         self.block_size = block_size
         self.events = events
 
-    def blocks_needed(self, sequence: Sequence, tokens: int) -> int:
-        """Blocks that must be taken before `tokens` more tokens of the sequence get KV.
+    def blocks_needed(self, rows: list[tuple[Sequence, int]]) -> int:
+        """Blocks that must be taken before each of `rows` (sequence, more tokens) gets its KV.
 
-        New table entries, and one for a copy where the next slot lies in a shared block.
+        New table entries, and the copies that keep writes out of shared blocks: of w rows that write
+        into one block with r owners all copy it, but for the last of all.
         """
-        entries = -(-(sequence.computed + tokens) // self.block_size)
-        return entries - len(sequence.table) + self._writes_shared_block(sequence)
+        needed = 0
+        writers: dict[int, int] = {}
+        for sequence, tokens in rows:
+            needed += self._entries(sequence.computed + tokens) - len(sequence.table)
+            block = self._block_written_next(sequence)
+            if block is not None and self.pool.ref_count[block] > 1:
+                writers[block] = writers.get(block, 0) + 1
+        return needed + sum(
+            min(count, self.pool.ref_count[block] - 1) for block, count in writers.items()
+        )
+
+    def blocks_needed_to_start(self, rows: list[tuple[Sequence, Hit, int]]) -> int:
+        """The same for sequences without a table that begin with a hit, up to so many tokens in all.
+
+        A cached block that is shared leaves the queue of blocks that can be had: it is charged, once.
+        """
+        taken = set()
+        new = 0
+        for _, hit, tokens in rows:
+            taken.update(block for block in hit.blocks if not self.pool.ref_count[block])
+            new += self._entries(tokens) - len(hit.blocks)
+        return new + len(taken)
+
+    def start(self, sequence: Sequence, hit: Hit) -> None:
+        """Begin a table with the blocks of a hit; their tokens count as computed."""
+        for index, block in enumerate(hit.blocks):
+            self.pool.share(block)
+            sequence.table.append(block)
+            self.events.append(Share(block, sequence.sequence, index, ShareWhy.PREFIX))
+        sequence.computed = len(hit.blocks) * self.block_size
+        self.events.append(
+            PrefixLookup(
+                sequence.sequence,
+                len(sequence.tokens),
+                sequence.computed,
+                hit.why,
+                resumed=sequence.started,
+            )
+        )
 
     def append(self, sequence: Sequence, tokens: int) -> tuple[int, int] | None:
         """Make room for `tokens` more tokens of the sequence.
@@ -46,13 +92,24 @@ class BlockTables:
         Returns the block copy (source, target) that must run before the step writes, if any. The
         caller has checked that `blocks_needed` blocks are available.
         """
-        copy = self._copy_shared_block(sequence) if self._writes_shared_block(sequence) else None
-        entries = -(-(sequence.computed + tokens) // self.block_size)
-        for index in range(len(sequence.table), entries):
-            block = self.pool.take()
+        shared = self._block_written_next(sequence)
+        copy = None
+        if shared is not None and self.pool.ref_count[shared] > 1:
+            copy = self._copy(sequence, shared)
+        for index in range(len(sequence.table), self._entries(sequence.computed + tokens)):
+            block, source = self._take()
             sequence.table.append(block)
-            self.events.append(Allocate(block, sequence.sequence, index, BlockSource.FREE))
+            self.events.append(Allocate(block, sequence.sequence, index, source))
         return copy
+
+    def publish(self, sequence: Sequence, start: int, end: int) -> None:
+        """Tokens start..end were computed: the blocks that they filled enter the prefix index."""
+        for index in range(start // self.block_size, end // self.block_size):
+            block = sequence.table[index]
+            added = self.index.add(sequence, index, block)
+            if added is not None:
+                self.pool.keep_content(block)
+                self.events.append(Cache(block, *added))
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
         """Give the child a table that shares every block of the parent. Allocates nothing."""
@@ -63,23 +120,39 @@ class BlockTables:
             self.events.append(Share(block, child.sequence, index, ShareWhy.FORK))
 
     def release(self, sequence: Sequence, why: ReleaseWhy) -> None:
-        """Drop the whole table, tail first, so that the head of a sequence stays free longest."""
+        """Drop the whole table, tail first, so that the head of a sequence is evicted last."""
         while sequence.table:
             block = sequence.table.pop()
             left = self.pool.drop(block)
             self.events.append(Release(block, sequence.sequence, why, left))
 
-    def _writes_shared_block(self, sequence: Sequence) -> bool:
-        """Is the next slot in a block that another table points at too?"""
-        index = sequence.computed // self.block_size
-        return index < len(sequence.table) and self.pool.ref_count[sequence.table[index]] > 1
+    def reset(self) -> None:
+        """Empty the prefix index. No block may be active."""
+        assert not any(self.pool.ref_count)
+        self.index.clear()
+        self.pool.forget_all_content()
+        self.events.append(PoolReset())
 
-    def _copy_shared_block(self, sequence: Sequence) -> tuple[int, int]:
+    def _entries(self, tokens: int) -> int:
+        return -(-tokens // self.block_size)
+
+    def _block_written_next(self, sequence: Sequence) -> int | None:
+        """The block of the table that has the next slot; None where that is still to be taken."""
         index = sequence.computed // self.block_size
-        source = sequence.table[index]
-        target = self.pool.take()
+        return sequence.table[index] if index < len(sequence.table) else None
+
+    def _take(self) -> tuple[int, BlockSource]:
+        block, evicted = self.pool.take()
+        if not evicted:
+            return block, BlockSource.FREE
+        self.events.append(Evict(block, self.index.remove(block)))
+        return block, BlockSource.EVICTED
+
+    def _copy(self, sequence: Sequence, source: int) -> tuple[int, int]:
+        index = sequence.computed // self.block_size
+        target, kind = self._take()
         self.pool.hold_copy_source(source)
         self.pool.drop(source)
         sequence.table[index] = target
-        self.events.append(CopyOnWrite(source, target, sequence.sequence, index, BlockSource.FREE))
+        self.events.append(CopyOnWrite(source, target, sequence.sequence, index, kind))
         return source, target

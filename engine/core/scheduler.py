@@ -1,72 +1,45 @@
-"""The scheduler: which sequences run in a step, and what becomes of their tokens.
+"""The scheduler: which sequences run in a step.
 
     add -> waiting --schedule--> running --commit--> finished
               ^                     |
               `----- preempt -------'      its blocks are released, its tokens are kept
 
-One step is schedule() -> Plan, then copies, model and sampler run, then commit(plan, tokens). Older
-requests come first: a sequence that needs a block takes it from the youngest running one, and a
-waiting sequence never displaces a running one. So the oldest always makes progress.
+One step is schedule() -> Plan, then copies, model and sampler run, then commit(plan, output), which
+outcome.py holds. Those who come first (older, or of lower priority number) are served first: a
+sequence that needs a block takes it from the last running one, and a waiting sequence never displaces
+a running one. So the first always makes progress.
+
+Decodes (one token left) have their token reserved; prefills share what is left of the budget. The
+beams of one request are a unit: they are admitted, preempted and moved on together.
 """
 
 import bisect
 from collections.abc import Callable
 
+from engine.core.admission import refusal
 from engine.core.block_pool import BlockPool
 from engine.core.block_table import BlockTables
 from engine.core.config import EngineConfig, RequestError
+from engine.core.detokenizer import Detokenizer
+from engine.core.drawn import StepOutput
+from engine.core.outcome import Outcome
+from engine.core.plan import Plan, Row
+from engine.core.prefix_index import PrefixIndex
 from engine.core.sequence import Request, Sequence
 from engine.events.records import (
     AllocationFailed,
     AnyEvent,
-    Computed,
-    FinishReason,
     Preempt,
     PreemptWhy,
     QueueLengths,
-    RejectWhy,
     ReleaseWhy,
     RequestAdded,
-    RequestFinished,
     RequestRejected,
-    Sampled,
     ScheduledKind,
-    SequenceFinished,
     SequenceScheduled,
     SequenceStatus,
     TokenCounts,
 )
-
-
-class Row:
-    """One sequence's share of a step: tokens[start : start + count] get KV.
-
-    `samples` lists the sequences that each draw a token from the logits of the row's last token:
-    the sequence itself, and the children that fork from it once the row is computed.
-    """
-
-    def __init__(self, sequence: Sequence, count: int, samples: list[Sequence]) -> None:
-        self.sequence = sequence
-        self.start = sequence.computed
-        self.count = count
-        self.samples = samples
-
-
-class Plan:
-    """What one step does. Copies (source, target) run first, and read the state before the step."""
-
-    def __init__(self) -> None:
-        self.copies: list[tuple[int, int]] = []
-        self.rows: list[Row] = []
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(row.count for row in self.rows)
-
-    @property
-    def samples(self) -> list[Sequence]:
-        """Sequences that draw a token, in the order in which commit() expects the tokens."""
-        return [sequence for row in self.rows for sequence in row.samples]
 
 
 class Scheduler:
@@ -74,6 +47,7 @@ class Scheduler:
 
     `clock` gives monotonic seconds. `eos_token_ids` end a sequence unless it ignores them.
     `token_text` turns a token id into text for the records; None keeps text out of them.
+    `new_detokenizer` makes what turns one sequence's output into text; None: no text, no stop strings.
     """
 
     def __init__(
@@ -82,17 +56,23 @@ class Scheduler:
         clock: Callable[[], float],
         eos_token_ids: frozenset[int] = frozenset(),
         token_text: Callable[[int], str] | None = None,
+        new_detokenizer: Callable[[Request], Detokenizer] | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
         self.eos_token_ids = eos_token_ids
         self.token_text = token_text
+        self.new_detokenizer = new_detokenizer
         self.events: list[AnyEvent] = []
         self.pool = BlockPool(config.num_blocks)
-        self.tables = BlockTables(self.pool, config.block_size, self.events)
+        self.index = PrefixIndex(
+            config.block_size, config.prefix_hash_bits, config.enable_prefix_caching
+        )
+        self.tables = BlockTables(self.pool, self.index, config.block_size, self.events)
         self.requests: dict[str, Request] = {}
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self._outcome = Outcome(self)
         self._next_arrival = 0
         self._next_sequence = 0
 
@@ -114,12 +94,19 @@ class Scheduler:
                 f"request_id {request.request_id} is in use: wait for it to end or choose another",
                 "request_id",
             )
-        self._refuse_what_never_fits(request)
+        queued = sum(not sequence.started for sequence in self.waiting)
+        refused = refusal(self.config, request, queued)
+        if refused is not None:
+            why, error = refused
+            if why is not None:
+                prompt_tokens = len(request.prompt)
+                self.events.append(RequestRejected(request.request_id, why, prompt_tokens))
+            raise error
         request.arrival = self._next_arrival
         self._next_arrival += 1
         self.requests[request.request_id] = request
-        sequence = self._new_sequence(request, list(request.prompt))
-        self.waiting.append(sequence)
+        sequence = self.new_sequence(request, list(request.prompt))
+        bisect.insort(self.waiting, sequence, key=lambda s: s.order)
         text = self.token_text
         self.events.append(
             RequestAdded(
@@ -141,97 +128,154 @@ class Scheduler:
         request = self.requests.get(request_id)
         if request is None:
             return False
-        for sequence in request.sequences:
-            if sequence.finish_reason is None:
-                self._finish_sequence(sequence, FinishReason.ABORT)
-        self._finish_request(request, FinishReason.ABORT)
+        self._outcome.abort(request)
         return True
 
-    def _new_sequence(self, request: Request, tokens: list[int]) -> Sequence:
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached blocks; False, and nothing changes, while a block is active."""
+        if any(sequence.table for sequence in self.running):
+            return False
+        self.tables.reset()
+        return True
+
+    def new_sequence(self, request: Request, tokens: list[int]) -> Sequence:
+        """The next sequence of a request, not in any queue yet."""
         sequence = Sequence(self._next_sequence, request, len(request.sequences), tokens)
+        if self.new_detokenizer is not None and request.beams is None:
+            sequence.detokenizer = self.new_detokenizer(request)
         self._next_sequence += 1
         request.sequences.append(sequence)
         return sequence
 
-    def _refuse_what_never_fits(self, request: Request) -> None:
-        config, params, prompt = self.config, request.params, len(request.prompt)
-        # The last token that is sampled never gets KV.
-        blocks = -(-(prompt + params.max_tokens - 1) // config.block_size)
-        if prompt == 0:
-            raise RequestError("prompt is empty; send at least one token", "prompt")
-        if prompt + params.max_tokens > config.max_model_len:
-            why = RejectWhy.PROMPT_TOO_LONG
-            error = RequestError(
-                f"prompt of {prompt} tokens plus max_tokens {params.max_tokens} is more than "
-                f"max_model_len {config.max_model_len}: shorten the prompt or lower max_tokens",
-                "prompt" if prompt >= config.max_model_len else "max_tokens",
-            )
-        elif blocks > config.num_blocks:
-            why = RejectWhy.NEVER_FITS_POOL
-            error = RequestError(
-                f"prompt of {prompt} tokens plus max_tokens {params.max_tokens} needs {blocks} blocks "
-                f"of {config.block_size}, the whole pool has {config.num_blocks}: shorten the prompt, "
-                "lower max_tokens or start the engine with a larger pool",
-                "prompt",
-            )
-        elif params.n > config.max_num_seqs:
-            why = RejectWhy.TOO_MANY_SEQUENCES
-            error = RequestError(
-                f"n is {params.n}, more than max_num_seqs {config.max_num_seqs}: ask for fewer", "n"
-            )
-        else:
-            return
-        self.events.append(RequestRejected(request.request_id, why, prompt))
-        raise error
-
-    # -- a step: schedule ---------------------------------------------------------------------
+    # -- a step -------------------------------------------------------------------------------
 
     def schedule(self) -> Plan:
-        """Choose what runs, oldest first, and make room for it, preempting the youngest if need be."""
+        """Choose what runs, the first first, and make room for it, preempting the last if need be."""
         plan = Plan()
-        budget = self.config.max_num_batched_tokens
         preempted_any = False
+        # A decode's token is its own; what prefills may use is what the decodes leave.
+        decodes = sum(sequence.remaining == 1 for sequence in self.running)
+        budget = self.config.max_num_batched_tokens - decodes
         position = 0
         while position < len(self.running):
-            sequence = self.running[position]
-            count = len(sequence.tokens) - sequence.computed
-            while not self._has_room(sequence, count):
-                victim = self.running.pop()
-                self._preempt(victim, needed_by=sequence)
+            unit = self._unit(self.running, position)
+            rows = self._rows(unit, budget, decodes_reserved=True)
+            while rows and not self._has_room(rows):
                 preempted_any = True
-                if victim is sequence:
+                if unit[0] in self._preempt_last(needed_by=rows[0][0]):
                     break
             else:
-                self._schedule_row(plan, sequence, count)
-                budget -= count
-                position += 1
+                for sequence, count in rows:
+                    budget -= count if sequence.remaining > 1 else 0
+                    self._schedule_row(plan, sequence, count)
+                position += len(unit)
         if not preempted_any:
             self._admit(plan, budget)
         return plan
 
-    def _admit(self, plan: Plan, budget: int) -> None:
-        """Start or resume waiting sequences, in order, while they fit."""
-        slots = self.config.max_num_seqs - sum(s.width for s in self.running)
-        while self.waiting:
-            sequence = self.waiting[0]
-            count = len(sequence.tokens) - sequence.computed
-            width = sequence.width
-            if width > slots or count > budget or not self._has_room(sequence, count):
-                return
-            del self.waiting[0]
-            self.running.append(sequence)
-            self._start(sequence)
-            self._schedule_row(plan, sequence, count)
-            slots -= width
-            budget -= count
+    def commit(self, plan: Plan, output: StepOutput) -> TokenCounts:
+        """Take note that the plan ran, and of the tokens that were drawn."""
+        return self._outcome.commit(plan, output)
 
-    def _has_room(self, sequence: Sequence, count: int) -> bool:
-        needed = self.tables.blocks_needed(sequence, count)
+    def _unit(self, queue: list[Sequence], position: int) -> list[Sequence]:
+        """The sequences that move together from this place on: one, or all beams of a request."""
+        first = queue[position]
+        if first.request.beams is None:
+            return [first]
+        end = position + 1
+        while end < len(queue) and queue[end].request is first.request:
+            end += 1
+        return queue[position:end]
+
+    def _rows(
+        self, unit: list[Sequence], budget: int, decodes_reserved: bool
+    ) -> list[tuple[Sequence, int]]:
+        """How many tokens of each sequence run now; those with none are left out.
+
+        Beams draw their next token together: a beam's last token waits until that of each can run.
+        """
+        threshold = self.config.long_prefill_token_threshold
+        rows = []
+        for sequence in unit:
+            count = sequence.remaining
+            if count > 1 or not decodes_reserved:
+                count = min(count, threshold or count, budget)
+                budget -= count
+            rows.append((sequence, count))
+        if any(count < sequence.remaining for sequence, count in rows) and len(unit) > 1:
+            rows = [(s, min(count, s.remaining - 1)) for s, count in rows]
+        return [(sequence, count) for sequence, count in rows if count]
+
+    def _has_room(self, rows: list[tuple[Sequence, int]]) -> bool:
+        return self._can_take(rows[0][0], self.tables.blocks_needed(rows))
+
+    def _can_take(self, sequence: Sequence, needed: int, spare: int = 0) -> bool:
         available = self.pool.num_available
-        if needed <= available:
+        if needed + spare <= available:
             return True
         self.events.append(AllocationFailed(sequence.sequence, needed, available))
         return False
+
+    def _schedule_row(self, plan: Plan, sequence: Sequence, count: int) -> None:
+        samples = []
+        if count == sequence.remaining:
+            samples.append(sequence)
+            for _ in range(sequence.width - 1):
+                child = self.new_sequence(sequence.request, list(sequence.tokens))
+                child.parent = sequence.sequence
+                samples.append(child)
+        copy = self.tables.append(sequence, count)
+        if copy is not None:
+            plan.copies.append(copy)
+        plan.rows.append(Row(sequence, count, samples))
+
+    # -- waiting to running, and back ---------------------------------------------------------
+
+    def _admit(self, plan: Plan, budget: int) -> None:
+        """Start or resume waiting sequences, in order, while they fit.
+
+        One starts only when all its tokens have room now, not just its first chunk: what would be
+        preempted soon after is not begun.
+        """
+        slots = self.config.max_num_seqs - self._slots_used()
+        while self.waiting and budget > 0:
+            unit = self._unit(self.waiting, 0)
+            width = unit[0].width if unit[0].request.beams is None else unit[0].request.params.n
+            if width > slots:
+                return
+            hits = [self.index.lookup(sequence) for sequence in unit]
+            # Beside running sequences some of the pool is left, so that these may grow.
+            spare = int(self.config.watermark * self.config.num_blocks) if self.running else 0
+            starts = [(s, hit, len(s.tokens)) for s, hit in zip(unit, hits, strict=True)]
+            needed = self.tables.blocks_needed_to_start(starts)
+            if not self._can_take(unit[0], needed, spare):
+                return
+            sizes = [len(s.tokens) - len(h.blocks) * self.config.block_size for s, h, _ in starts]
+            if not self.config.enable_chunked_prefill and sum(sizes) > budget:
+                return
+            del self.waiting[: len(unit)]
+            for sequence, hit in zip(unit, hits, strict=True):
+                self._start(sequence)
+                self.tables.start(sequence, hit)
+                sequence.started = True
+                bisect.insort(self.running, sequence, key=lambda s: s.order)
+            for sequence, count in self._rows(unit, budget, decodes_reserved=False):
+                self._schedule_row(plan, sequence, count)
+                budget -= count
+            slots -= width
+
+    def _slots_used(self) -> int:
+        """Running sequences, with those that a prompt or a beam search may still fork into."""
+        used = 0
+        searches = set()
+        for sequence in self.running:
+            request = sequence.request
+            if request.beams is None:
+                used += sequence.width
+            elif request.request_id not in searches:
+                searches.add(request.request_id)
+                used += request.params.n
+        return used
 
     def _start(self, sequence: Sequence) -> None:
         sequence.status = SequenceStatus.RUNNING
@@ -239,19 +283,18 @@ class Scheduler:
         if request.first_scheduled is None:
             request.first_scheduled = self.clock()
         kind = ScheduledKind.RESUMED if sequence.started else ScheduledKind.FIRST
-        sequence.started = True
         self.events.append(SequenceScheduled(sequence.sequence, kind))
 
-    def _schedule_row(self, plan: Plan, sequence: Sequence, count: int) -> None:
-        samples = [sequence]
-        for _ in range(sequence.width - 1):
-            child = self._new_sequence(sequence.request, list(sequence.tokens))
-            child.parent = sequence.sequence
-            samples.append(child)
-        copy = self.tables.append(sequence, count)
-        if copy is not None:
-            plan.copies.append(copy)
-        plan.rows.append(Row(sequence, count, samples))
+    def _preempt_last(self, needed_by: Sequence) -> list[Sequence]:
+        """Preempt the last running sequence, or all beams of its request; returns the victims."""
+        last = self.running[-1]
+        victims = [last]
+        if last.request.beams is not None:
+            victims = [s for s in self.running if s.request is last.request]
+        for victim in reversed(victims):
+            self.running.remove(victim)
+            self._preempt(victim, needed_by)
+        return victims
 
     def _preempt(self, victim: Sequence, needed_by: Sequence) -> None:
         """Send a running sequence back to the queue: tokens and seed kept, KV dropped."""
@@ -270,90 +313,3 @@ class Scheduler:
         victim.preemptions += 1
         victim.request.preemptions += 1
         bisect.insort(self.waiting, victim, key=lambda s: s.order)
-
-    # -- a step: commit -----------------------------------------------------------------------
-
-    def commit(self, plan: Plan, tokens: list[int]) -> TokenCounts:
-        """Take note that the plan ran. `tokens` has one token for each of `plan.samples`, in order."""
-        self.pool.copies_done()
-        now = self.clock()
-        drawn = iter(tokens)
-        prefill = decode = recompute = 0
-        for row in plan.rows:
-            again, prompt = self._computed(row)
-            recompute += again
-            prefill += prompt
-            decode += row.count - again - prompt
-            parent, *children = row.samples
-            for child in children:
-                self._fork(parent, child)
-            for sequence in row.samples:
-                self._append_token(sequence, next(drawn), now)
-        return TokenCounts(prefill, decode, recompute)
-
-    def _computed(self, row: Row) -> tuple[int, int]:
-        """Move the sequence past the row; returns its recomputed and its new prompt tokens."""
-        sequence = row.sequence
-        end = row.start + row.count
-        again = max(0, min(sequence.high_water, end) - row.start)
-        prompt = max(0, min(len(sequence.request.prompt), end) - row.start - again)
-        sequence.computed = end
-        sequence.high_water = max(sequence.high_water, end)
-        sequence.request.recomputed_tokens += again
-        self.events.append(Computed(sequence.sequence, row.count, again))
-        return again, prompt
-
-    def _fork(self, parent: Sequence, child: Sequence) -> None:
-        child.status = parent.status
-        child.computed = parent.computed
-        child.high_water = parent.high_water
-        child.started = True
-        self.tables.fork(parent, child)
-        bisect.insort(self.running, child, key=lambda s: s.order)
-
-    def _append_token(self, sequence: Sequence, token: int, now: float) -> None:
-        request, params = sequence.request, sequence.request.params
-        sequence.tokens.append(token)
-        if request.first_token is None:
-            request.first_token = now
-        if self.token_text is not None:
-            self.events.append(Sampled(sequence.sequence, self.token_text(token)))
-        if token in params.stop_token_ids or (
-            token in self.eos_token_ids and not params.ignore_eos
-        ):
-            reason = FinishReason.STOP
-        elif sequence.num_output >= params.max_tokens:
-            reason = FinishReason.LENGTH
-        else:
-            return
-        self._finish_sequence(sequence, reason)
-        if request.finished:
-            self._finish_request(request, reason)
-
-    def _finish_sequence(self, sequence: Sequence, reason: FinishReason) -> None:
-        queue = self.running if sequence.status is SequenceStatus.RUNNING else self.waiting
-        queue.remove(sequence)
-        aborted = reason is FinishReason.ABORT
-        self.tables.release(sequence, ReleaseWhy.ABORTED if aborted else ReleaseWhy.FINISHED)
-        sequence.finish_reason = reason
-        self.events.append(SequenceFinished(sequence.sequence, reason, sequence.num_output))
-
-    def _finish_request(self, request: Request, reason: FinishReason) -> None:
-        def since_arrival(moment: float | None) -> float | None:
-            return None if moment is None else moment - request.arrived
-
-        del self.requests[request.request_id]
-        self.events.append(
-            RequestFinished(
-                request.request_id,
-                reason,
-                sum(s.num_output for s in request.sequences),
-                request.preemptions,
-                request.recomputed_tokens,
-                since_arrival(request.first_scheduled),
-                since_arrival(request.first_token),
-                self.clock() - request.arrived,
-            )
-        )
-        if request.on_finish is not None:
-            request.on_finish(request)

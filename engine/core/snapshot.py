@@ -11,13 +11,20 @@ def live_keyframe(
     """The pool as it is after record `seq`. `totals` is taken as it is: pass a copy."""
     sequences = scheduler.running + scheduler.waiting
     pool = scheduler.pool
-    filled = _filled_slots(sequences, pool.num_blocks, scheduler.config.block_size)
+    filled = _filled_slots(scheduler, sequences)
+    index = scheduler.index
     return Keyframe(
         seq=seq,
         step=step,
         time=time,
         blocks=[
-            BlockRow(block, pool.ref_count[block], filled[block], changed)
+            BlockRow(
+                block,
+                pool.ref_count[block],
+                filled[block],
+                changed,
+                index.hash_of(block) if block in index else None,
+            )
             for block, changed in enumerate(pool.last_change)
             if changed >= 0
         ],
@@ -38,9 +45,10 @@ def live_keyframe(
     )
 
 
-def _filled_slots(sequences: list[Sequence], num_blocks: int, block_size: int) -> list[int]:
+def _filled_slots(scheduler: Scheduler, sequences: list[Sequence]) -> list[int]:
     """Slots with KV, by block. Owners of one block differ in how far they have computed."""
-    filled = [0] * num_blocks
+    block_size = scheduler.config.block_size
+    filled = [block_size * (block in scheduler.index) for block in range(scheduler.pool.num_blocks)]
     for sequence in sequences:
         for index, block in enumerate(sequence.table):
             tokens = min(block_size, sequence.computed - index * block_size)

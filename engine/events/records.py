@@ -36,6 +36,7 @@ class ReleaseWhy(StrEnum):
     FINISHED = "finished"
     ABORTED = "aborted"
     PREEMPTED = "preempted"
+    PRUNED = "pruned"
 
 
 class ScheduledKind(StrEnum):
@@ -51,12 +52,15 @@ class RejectWhy(StrEnum):
     PROMPT_TOO_LONG = "prompt_too_long"
     NEVER_FITS_POOL = "never_fits_pool"
     TOO_MANY_SEQUENCES = "too_many_sequences"
+    QUEUE_FULL = "queue_full"
 
 
 class FinishReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     ABORT = "abort"
+    PRUNED = "pruned"
+    """A beam that others have overtaken. Sequences only: a request never ends so."""
 
 
 class LookupStop(StrEnum):
@@ -201,12 +205,16 @@ class Preempt(Event, frozen=True, gc=False, tag="preempt"):
 
 
 class PrefixLookup(Event, frozen=True, gc=False, tag="prefix_lookup"):
-    """The prompt was looked up in the prefix index; the sequence starts with `hit` computed tokens."""
+    """A sequence of `queried` tokens was looked up in the prefix index; it starts with `hit` computed.
+
+    A share event came before for each block of the hit. `resumed`: it had run before.
+    """
 
     sequence: int
     queried: int
     hit: int
     why: LookupStop
+    resumed: bool = False
 
 
 class SequenceFinished(Event, frozen=True, gc=False, tag="sequence_finished"):

@@ -79,8 +79,10 @@ def _preempt(totals: Totals, event: Preempt) -> None:
 
 
 def _lookup(totals: Totals, event: PrefixLookup) -> None:
-    totals.prefix_queried_tokens += event.queried
-    totals.prefix_hit_tokens += event.hit
+    # What a preempted sequence finds again says nothing of how alike requests are.
+    if not event.resumed:
+        totals.prefix_queried_tokens += event.queried
+        totals.prefix_hit_tokens += event.hit
 
 
 def _finished(totals: Totals, event: RequestFinished) -> None:

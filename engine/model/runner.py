@@ -1,11 +1,18 @@
-"""ModelRunner: computes plans with a transformers model and the pool's K and V caches."""
+"""ModelRunner: computes plans with a transformers model and the pool's K and V caches.
+
+Logits at position p predict the token at p + 1. They are computed where somebody needs them only:
+
+    [ last token of each row that has samples | prompt positions that a client wants to be told ]
+"""
 
 import torch
 from transformers import PreTrainedModel
 
 import kernels
-from engine.core.scheduler import Plan
+from engine.core.drawn import PromptToken, StepOutput
+from engine.core.scheduler import Plan, Row
 from engine.model.attention import PagedContext
+from engine.model.logprobs import token_logprobs
 from engine.model.sampler import sample
 
 
@@ -23,8 +30,11 @@ class ModelRunner:
         num_layers: int,
         kv_heads: int,
         head_dim: int,
+        *,
+        eos_token_ids: frozenset[int] = frozenset(),
     ) -> None:
         self.model = model
+        self.eos_token_ids = eos_token_ids
         self.block_size = block_size
         self.device = model.device
         shape = (num_blocks, block_size, kv_heads, head_dim)
@@ -42,8 +52,9 @@ class ModelRunner:
 
     @torch.inference_mode()
     def run(self, plan: Plan) -> torch.Tensor:
-        """Logits of each row's last token: [rows, vocabulary]."""
-        token_ids, positions, slots, last, cu_query_lens = [], [], [], [], [0]
+        """Logits that `sample` needs, in the order above: [needed, vocabulary], maybe none."""
+        token_ids, positions, slots, cu_query_lens = [], [], [], [0]
+        last, prompt = [], []
         for row in plan.rows:
             table, end = row.sequence.table, row.start + row.count
             token_ids += row.sequence.tokens[row.start : end]
@@ -52,8 +63,12 @@ class ModelRunner:
                 table[position // self.block_size] * self.block_size + position % self.block_size
                 for position in range(row.start, end)
             ]
-            cu_query_lens.append(cu_query_lens[-1] + row.count)
-            last.append(cu_query_lens[-1] - 1)
+            first = cu_query_lens[-1]
+            cu_query_lens.append(first + row.count)
+            if row.samples:
+                last.append(first + row.count - 1)
+            # The token at a position is predicted one before it.
+            prompt += [first + position - 1 - row.start for position in _untold(row)]
         tables = [row.sequence.table for row in plan.rows]
         longest = max(map(len, tables))
         batch = kernels.RaggedBatch(
@@ -65,17 +80,48 @@ class ModelRunner:
             input_ids=self._tensor([token_ids]),
             position_ids=self._tensor([positions]),
             use_cache=False,
-            logits_to_keep=self._tensor(last),
+            logits_to_keep=self._tensor(last + prompt),
             paged=PagedContext(self.k_caches, self.v_caches, self._tensor(slots), batch),
         )
         return output.logits[0]
 
     @torch.inference_mode()
-    def sample(self, output: torch.Tensor, plan: Plan) -> list[int]:
-        rows = [row for row, planned in enumerate(plan.rows) for _ in planned.samples]
-        if len(rows) != len(plan.rows):
-            output = output[self._tensor(rows)]
-        return sample(output, plan.samples)
+    def sample(self, output: torch.Tensor, plan: Plan) -> StepOutput:
+        """What the plan's samples draw from `run`'s output, and what it says of prompt tokens."""
+        sampled = [row for row in plan.rows if row.samples]
+        last, prompt = output[: len(sampled)], output[len(sampled) :]
+        rows = [number for number, row in enumerate(sampled) for _ in row.samples]
+        if len(rows) != len(sampled):
+            last = last[self._tensor(rows)]
+        return StepOutput(
+            sample(last, plan.samples, self.eos_token_ids), _prompt_tokens(prompt, plan)
+        )
 
     def _tensor(self, values: list) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
+
+
+def _untold(row: Row) -> range:
+    """Prompt positions that the row predicts and its request wants to be told, for the first time.
+
+    A sequence that is recomputed predicts its prompt again; that is not told twice.
+    """
+    request = row.sequence.request
+    if request.params.prompt_logprobs is None:
+        return range(0)
+    first = max(row.start, request.prompt_logprobs_told) + 1
+    return range(first, min(row.start + row.count + 1, len(request.prompt)))
+
+
+def _prompt_tokens(logits: torch.Tensor, plan: Plan) -> dict[str, list[PromptToken]]:
+    """logits: [positions, vocabulary], those of each row's `_untold`, row after row."""
+    wanted = [(row.sequence.request, position) for row in plan.rows for position in _untold(row)]
+    told = token_logprobs(
+        logits,
+        [request.prompt[position] for request, position in wanted],
+        [request.params.prompt_logprobs for request, _ in wanted],
+    )
+    by_request: dict[str, list[PromptToken]] = {}
+    for (request, position), (chosen, top) in zip(wanted, told, strict=True):
+        by_request.setdefault(request.request_id, []).append(PromptToken(position, chosen, top))
+    return by_request

@@ -107,8 +107,13 @@ class _Families(Collector):
             "Requests that left the engine",
             "reason",
             {
-                reason: totals.requests_finished.get(reason, 0)
-                for reason in [*map(str, FinishReason), "rejected"]
+                str(reason): totals.requests_finished.get(reason, 0)
+                for reason in (
+                    FinishReason.STOP,
+                    FinishReason.LENGTH,
+                    FinishReason.ABORT,
+                    "rejected",
+                )
             },
         )
         yield _counter("steps", "Engine steps that ran the model", None, totals.steps)

@@ -11,14 +11,15 @@ from engine.llm import LLMEngine
 from tests.core.invariants import check_core, check_plan
 
 
-def config(**changes: int) -> EngineConfig:
-    """A tiny engine: 8 blocks of 4 tokens."""
+def config(**changes) -> EngineConfig:
+    """A tiny engine: 8 blocks of 4 tokens, without prefix caching."""
     sizes = {
         "block_size": 4,
         "num_blocks": 8,
         "max_model_len": 24,
         "max_num_seqs": 8,
         "max_num_batched_tokens": 64,
+        "enable_prefix_caching": False,
     }
     return EngineConfig(**{**sizes, **changes})
 

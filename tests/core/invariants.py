@@ -1,6 +1,7 @@
 """What must hold of the core after every operation (the numbered rules of docs/architecture.md)."""
 
-from engine.core.scheduler import Plan, Scheduler
+from engine.core.plan import Plan
+from engine.core.scheduler import Scheduler
 from engine.events.records import SequenceStatus
 
 
@@ -16,21 +17,28 @@ def check_core(scheduler: Scheduler) -> None:
         for block in sequence.table:
             references[block] += 1
     assert references == pool.ref_count
-    free = pool.free_blocks()
-    assert len(free) == len(set(free)), "a block twice in the free queue"
-    assert set(free) == {block for block, count in enumerate(references) if count == 0}
-    assert pool.num_available == pool.num_free, "a copy source is still held between steps"
+    free, cached = pool.free_blocks(), pool.cached_blocks()
+    assert len(free + cached) == len(set(free + cached)), "a block twice in the free queues"
+    assert set(free + cached) == {block for block, count in enumerate(references) if count == 0}
+    assert not any(block in scheduler.index for block in free), "a free block has content"
+    assert all(block in scheduler.index for block in cached), "a cached block has no content"
+    available = len(free) + len(cached)
+    assert pool.num_available == available, "a copy source is still held between steps"
     for sequence in scheduler.running:
         assert sequence.status is SequenceStatus.RUNNING
         # The newest sampled token has no KV yet.
-        assert sequence.computed == len(sequence.tokens) - 1
+        assert sequence.computed < len(sequence.tokens)
+        for index, block in enumerate(sequence.table):
+            if block in scheduler.index:
+                assert sequence.computed >= (index + 1) * size, "a partial block is in the index"
     for sequence in scheduler.waiting:
         assert sequence.status is not SequenceStatus.RUNNING
         assert sequence.table == []
         assert sequence.computed == 0
     assert len(scheduler.running) <= scheduler.config.max_num_seqs
-    order = [sequence.order for sequence in sequences]
-    assert order == sorted(order), "a younger sequence comes before an older one"
+    for queue in (scheduler.running, scheduler.waiting):
+        order = [sequence.order for sequence in queue]
+        assert order == sorted(order), "a younger sequence comes before an older one"
 
 
 def check_plan(scheduler: Scheduler, plan: Plan, ref_count_before: list[int]) -> None:
@@ -48,13 +56,15 @@ def check_plan(scheduler: Scheduler, plan: Plan, ref_count_before: list[int]) ->
     for row in plan.rows:
         table, end = row.sequence.table, row.start + row.count
         assert len(table) == -(-end // size)
-        assert end == len(row.sequence.tokens), "it samples only when all its tokens are computed"
+        done = end == len(row.sequence.tokens)
+        assert bool(row.samples) == done, "it samples when, and only when, all tokens are computed"
         for position in range(row.start, end):
             block = table[position // size]
             slot = (block, position % size)
             assert slot not in slots, "two tokens in one slot"
             slots.add(slot)
             assert scheduler.pool.ref_count[block] == 1, "a write into a shared block"
+            assert block not in scheduler.index, "a write into a block of the prefix index"
     fresh = {row.sequence.table[i] for row in plan.rows for i in _new_entries(row, size)}
     assert not sources & fresh, "a source was handed out before its copy has run"
 
