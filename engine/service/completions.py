@@ -3,40 +3,18 @@
 import asyncio
 import time
 import uuid
-from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
 
-from engine.core.config import SamplingParams
 from engine.core.sequence import Request as EngineRequest
+from engine.service.completion_answer import answer
+from engine.service.completion_body import CompletionBody
 from engine.service.context import ServiceContext
 from engine.service.engine_thread import EngineStopped
 from engine.service.errors import error_response
 
 router = APIRouter()
-
-
-class CompletionBody(BaseModel):
-    """What a client may ask. Anything else is refused by name, never ignored."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    model: str | None = Field(None, description="The served model; may be left out.")
-    prompt: str | list[Annotated[int, Field(ge=0)]] = Field(description="Text, or token ids.")
-    n: int = Field(1, description="Completions of this prompt. They share its blocks.")
-    max_tokens: int = Field(16, description="Most output tokens of each completion.")
-    temperature: float = Field(1.0, description="0 is greedy.")
-    top_p: float = 1.0
-    top_k: int = Field(0, description="0 keeps all tokens.")
-    seed: int | None = Field(None, description="The same seed gives the same text.")
-    ignore_eos: bool = False
-    stop_token_ids: list[int] = []
-    stream: Literal[False] = Field(False, description="Streaming is not served yet.")
-    request_id: str | None = Field(
-        None, max_length=64, description="A name by which to find the request in the dashboard."
-    )
 
 
 @router.post("/v1/completions", summary="Complete a prompt")
@@ -58,24 +36,17 @@ async def completions(body: CompletionBody, http: Request) -> JSONResponse:
     request = EngineRequest(
         body.request_id or f"cmpl-{uuid.uuid4().hex[:12]}",
         prompt,
-        SamplingParams(
-            n=body.n,
-            max_tokens=body.max_tokens,
-            temperature=body.temperature,
-            top_p=body.top_p,
-            top_k=body.top_k,
-            seed=body.seed,
-            ignore_eos=body.ignore_eos,
-            stop_token_ids=tuple(body.stop_token_ids),
-        ),
+        body.sampling_params(len(context.tokenizer)),
         time.monotonic(),
         on_finish=lambda _: loop.call_soon_threadsafe(done.set),
+        priority=body.priority,
+        cache_salt=body.cache_salt,
     )
     await asyncio.wrap_future(context.engine.add(request))
     await _until_done_or_gone(http, context, request, done)
-    if any(s.finish_reason == "abort" for s in request.sequences):
+    if request.finish_reason == "abort":
         return error_response(503, "the request was aborted", "server_error")
-    return JSONResponse(_answer(context, request))
+    return JSONResponse(answer(context, request))
 
 
 async def _until_done_or_gone(
@@ -99,27 +70,3 @@ async def _until_done_or_gone(
 async def _disconnected(http: Request) -> None:
     while (await http.receive())["type"] != "http.disconnect":
         pass
-
-
-def _answer(context: ServiceContext, request: EngineRequest) -> dict:
-    output = sum(s.num_output for s in request.sequences)
-    return {
-        "id": request.request_id,
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": context.model_name,
-        "choices": [
-            {
-                "index": sequence.index,
-                "text": context.text(sequence.output),
-                "finish_reason": str(sequence.finish_reason),
-                "logprobs": None,
-            }
-            for sequence in request.sequences
-        ],
-        "usage": {
-            "prompt_tokens": len(request.prompt),
-            "completion_tokens": output,
-            "total_tokens": len(request.prompt) + output,
-        },
-    }

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-from transformers import PreTrainedTokenizerBase
-
 from engine.core.config import RequestError
 from engine.events.records import Header
 from engine.service.engine_thread import EngineThread
 from engine.service.event_log import EventLog
+from engine.service.parts import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -17,7 +16,7 @@ class ServiceContext:
     engine: EngineThread
     event_log: EventLog
     header: Header
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: Tokenizer
 
     @property
     def model_name(self) -> str:
@@ -34,6 +33,10 @@ class ServiceContext:
                 "prompt",
             )
         return prompt
+
+    def token_text(self, token: int) -> str:
+        """One token on its own, special tokens too."""
+        return self.tokenizer.decode([token])
 
     def text(self, tokens: list[int]) -> str:
         return self.tokenizer.decode(tokens, skip_special_tokens=True)

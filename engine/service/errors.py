@@ -5,6 +5,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from engine.core.admission import QueueFullError
 from engine.core.config import RequestError
 from engine.service.engine_thread import EngineStopped
 
@@ -18,6 +19,10 @@ def error_response(
 
 
 async def on_request_error(_: Request, error: RequestError) -> JSONResponse:
+    if isinstance(error, QueueFullError):
+        response = error_response(503, str(error), "server_error", code="queue_full")
+        response.headers["Retry-After"] = "1"
+        return response
     return error_response(400, str(error), "invalid_request_error", error.parameter)
 
 

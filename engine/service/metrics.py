@@ -67,6 +67,21 @@ class _Families(Collector):
             {"free": totals.allocated_free, "evicted": totals.allocated_evicted},
         )
         yield _counter("blocks_released", "Blocks whose ref count reached 0", None, totals.released)
+        yield _counter(
+            "blocks_evicted", "Cached blocks whose content was dropped", None, totals.evicted
+        )
+        yield _counter(
+            "prefix_cache_queried_tokens",
+            "Tokens of new requests looked up in the prefix index",
+            None,
+            totals.prefix_queried_tokens,
+        )
+        yield _counter(
+            "prefix_cache_hit_tokens",
+            "Of these, tokens whose blocks were found",
+            None,
+            totals.prefix_hit_tokens,
+        )
         yield _counter("cow_copies", "Shared blocks copied before a write", None, totals.cow_copies)
         yield _counter(
             "allocation_failures",

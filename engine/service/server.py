@@ -3,30 +3,32 @@
 import logging
 import time
 import uuid
+from collections.abc import Callable
 
 import msgspec
-import torch
 import uvicorn
 
 from engine import __version__
 from engine.core.config import ConfigError, EngineConfig
+from engine.core.detokenizer import Detokenizer
+from engine.core.sequence import Request
 from engine.events.records import SCHEMA_VERSION, Header, Producer
 from engine.llm import LLMEngine
-from engine.model.runner import ModelRunner
-from engine.model.weights import LoadedModel, load_model
 from engine.service.app import create_app
 from engine.service.context import ServiceContext
 from engine.service.engine_thread import EngineThread
 from engine.service.event_log import EventLog
+from engine.service.parts import Parts, Tokenizer, model_free_parts
 from engine.service.ports import check_port
 from engine.service.recorder import Recorder
-from engine.service.settings import ServeSettings, engine_config, pool_lines
+from engine.service.settings import NO_MODEL, ServeSettings, engine_config, pool_lines
 
 log = logging.getLogger("glasspool")
 KNOWS = [
     "physical_blocks",
     "ref_counts",
     "fills",
+    "block_hashes",
     "recompute",
     "latencies",
     "durations",
@@ -35,7 +37,7 @@ KNOWS = [
 
 
 def serve(settings: ServeSettings) -> None:
-    """Run until SIGINT or SIGTERM. Raises ConfigError and ModelError before anything is served."""
+    """Run until SIGINT or SIGTERM. Raises ConfigError before anything is served."""
     check_port(settings.host, settings.port, "--port")
     context = build_context(settings)
     log.info("ready on http://%s:%d", settings.host, settings.port)
@@ -50,25 +52,18 @@ def serve(settings: ServeSettings) -> None:
 
 def build_context(settings: ServeSettings) -> ServiceContext:
     """Everything that the routes need, with the engine's thread not yet started."""
-    model = load_model(settings.model, _dtype(settings.dtype), log.info)
-    config = engine_config(settings, model)
-    for line in pool_lines(config, model.bytes_per_token):
+    parts = _parts(settings)
+    config = engine_config(settings, parts)
+    for line in pool_lines(config, parts.bytes_per_token):
         log.info(line)
-    runner = ModelRunner(
-        model.model,
-        config.num_blocks,
-        config.block_size,
-        model.num_layers,
-        model.num_kv_heads,
-        model.head_dim,
-    )
     engine = LLMEngine(
         config,
-        runner,
-        eos_token_ids=model.eos_token_ids,
-        token_text=_token_text(model) if settings.record_text else None,
+        parts.make_runner(config),
+        eos_token_ids=parts.eos_token_ids,
+        token_text=_token_text(parts.tokenizer) if settings.record_text else None,
+        new_detokenizer=_new_detokenizer(parts.tokenizer),
     )
-    header = _header(settings, config, model)
+    header = _header(settings, config, parts)
     recorder = None
     if settings.record is not None:
         try:
@@ -80,47 +75,54 @@ def build_context(settings: ServeSettings) -> ServiceContext:
         log.info("recording to %s", settings.record)
     event_log = EventLog()
     return ServiceContext(
-        EngineThread(engine, event_log, recorder), event_log, header, model.tokenizer
+        EngineThread(engine, event_log, recorder), event_log, header, parts.tokenizer
     )
 
 
-def _token_text(model: LoadedModel):
+def _parts(settings: ServeSettings) -> Parts:
+    if settings.model == NO_MODEL:
+        return model_free_parts()
+    # Imported here: without a model the server runs where torch is not installed.
+    from engine.service.model_parts import model_parts
+
+    return model_parts(settings)
+
+
+def _token_text(tokenizer: Tokenizer) -> Callable[[int], str]:
     """Token id to text, each id decoded once."""
     texts: dict[int, str] = {}
 
     def text(token: int) -> str:
         if token not in texts:
-            texts[token] = model.tokenizer.decode([token])
+            texts[token] = tokenizer.decode([token])
         return texts[token]
 
     return text
 
 
-def _dtype(name: str | None) -> torch.dtype | None:
-    if name is None:
-        return None
-    dtype = getattr(torch, name, None)
-    if dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
-        raise ConfigError(f"dtype {name} is not known: use float32, bfloat16, float16 or float64")
-    return dtype
+def _new_detokenizer(tokenizer: Tokenizer) -> Callable[[Request], Detokenizer]:
+    def decode(tokens: list[int]) -> str:
+        return tokenizer.decode(tokens, skip_special_tokens=True)
+
+    return lambda request: Detokenizer(decode, request.params.stop)
 
 
-def _header(settings: ServeSettings, config: EngineConfig, model: LoadedModel) -> Header:
+def _header(settings: ServeSettings, config: EngineConfig, parts: Parts) -> Header:
     return Header(
         schema_version=SCHEMA_VERSION,
         producer=Producer("glasspool", __version__),
         knows=KNOWS,
         engine_id=uuid.uuid4().hex[:12],
         engine_name=settings.engine_name,
-        model=model.name,
-        dtype=model.dtype,
+        model=parts.model_name,
+        dtype=parts.dtype,
         block_size=config.block_size,
         num_blocks=config.num_blocks,
-        bytes_per_block=model.bytes_per_token * config.block_size,
-        num_layers=model.num_layers,
-        num_kv_heads=model.num_kv_heads,
-        head_dim=model.head_dim,
-        config=msgspec.structs.asdict(config),
+        bytes_per_block=parts.bytes_per_token * config.block_size,
+        num_layers=parts.num_layers,
+        num_kv_heads=parts.num_kv_heads,
+        head_dim=parts.head_dim,
+        config={**msgspec.structs.asdict(config), "policy": str(config.policy)},
         wall_time=time.time(),
         monotonic=time.monotonic(),
         redacted=["token_ids"] if settings.record_text else ["token_ids", "text"],

@@ -4,12 +4,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from engine.core.config import ConfigError, EngineConfig
-from engine.model.weights import LoadedModel
+from engine.core.config import ConfigError, EngineConfig, Policy
+from engine.service.parts import Parts
 
 DEFAULT_CPU_BUDGET = "1GiB"
+NO_MODEL = "none"
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
@@ -29,30 +28,46 @@ class ServeSettings:
     max_model_len: int | None = None
     max_num_seqs: int = 64
     max_num_batched_tokens: int | None = None
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0
+    watermark: float = 0.01
+    max_num_queued_reqs: int = 0
+    scheduling_policy: str = "fcfs"
     record: Path | None = None
     record_text: bool = False
 
 
-def engine_config(settings: ServeSettings, model: LoadedModel) -> EngineConfig:
+def engine_config(settings: ServeSettings, parts: Parts) -> EngineConfig:
     """The core's sizes. Raises ConfigError for those that cannot work."""
     if settings.block_size < 1:
         raise ConfigError(f"block_size is {settings.block_size}; it must be at least 1")
-    limit = model.max_position_embeddings
-    max_model_len = settings.max_model_len or limit
+    limit = parts.max_model_len
+    max_model_len = limit if settings.max_model_len is None else settings.max_model_len
     if max_model_len > limit:
         raise ConfigError(
-            f"max_model_len is {max_model_len}, but {model.name} knows positions up to {limit}: "
-            "lower it"
+            f"max_model_len is {max_model_len}, but {parts.model_name} knows positions up to "
+            f"{limit}: lower it"
         )
     num_blocks = settings.num_gpu_blocks_override
     if num_blocks is None:
-        num_blocks = _blocks_that_fit(settings, model)
+        num_blocks = parts.blocks_that_fit(settings.block_size)
+    batched = settings.max_num_batched_tokens
+    if batched is None:
+        # Without chunks, a step must be able to compute a whole sequence again.
+        batched = 2048 if settings.enable_chunked_prefill else max(2048, max_model_len)
     return EngineConfig(
         block_size=settings.block_size,
         num_blocks=num_blocks,
         max_model_len=max_model_len,
         max_num_seqs=settings.max_num_seqs,
-        max_num_batched_tokens=settings.max_num_batched_tokens or max(2048, max_model_len),
+        max_num_batched_tokens=batched,
+        enable_prefix_caching=settings.enable_prefix_caching,
+        enable_chunked_prefill=settings.enable_chunked_prefill,
+        long_prefill_token_threshold=settings.long_prefill_token_threshold,
+        watermark=settings.watermark,
+        max_num_queued_reqs=settings.max_num_queued_reqs,
+        policy=_policy(settings.scheduling_policy),
     )
 
 
@@ -62,25 +77,6 @@ def parse_bytes(text: str) -> int:
     if match is None:
         raise ConfigError(f"{text} is no amount of memory: write it like 512MiB or 2GiB")
     return int(float(match[1]) * _UNITS[match[2] or ""])
-
-
-def _blocks_that_fit(settings: ServeSettings, model: LoadedModel) -> int:
-    per_block = model.bytes_per_token * settings.block_size
-    if model.model.device.type == "cuda":
-        share = settings.gpu_memory_utilization
-        if not 0 < share <= 1:
-            raise ConfigError(f"gpu_memory_utilization is {share}; it lies above 0 and up to 1")
-        free, total = torch.cuda.mem_get_info()
-        budget = int(total * share) - (total - free)
-        remedy = "raise gpu_memory_utilization"
-    else:
-        budget = parse_bytes(settings.kv_cache_memory)
-        remedy = "raise --kv-cache-memory"
-    if budget < per_block:
-        raise ConfigError(
-            f"{max(0, budget):,} bytes are left for the KV cache, one block takes {per_block:,}: {remedy}"
-        )
-    return budget // per_block
 
 
 def pool_lines(config: EngineConfig, bytes_per_token: int) -> list[str]:
@@ -94,3 +90,11 @@ def pool_lines(config: EngineConfig, bytes_per_token: int) -> list[str]:
         f"KV cache: room for {blocks * size / config.max_model_len:,.2f} sequences of "
         f"max_model_len {config.max_model_len:,}",
     ]
+
+
+def _policy(name: str) -> Policy:
+    try:
+        return Policy(name)
+    except ValueError:
+        known = " or ".join(policy.value for policy in Policy)
+        raise ConfigError(f"scheduling_policy {name} is not known: use {known}") from None

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 
 from engine.core.config import EngineConfig, SamplingParams
-from engine.core.runner import ModelFreeRunner
 from engine.core.sequence import Request
 from engine.events import PoolState, check_state, check_step, decode, encode
 from engine.events.records import Event, Header, Keyframe, Producer, Step
 from engine.llm import LLMEngine
 from tests.core.invariants import check_core, check_plan
+from tests.core.kv_runner import KvRunner
+from tests.core.ledger import Ledger
 
 
 def config(**changes) -> EngineConfig:
@@ -46,27 +47,21 @@ def header(of: EngineConfig) -> Header:
     )
 
 
-class CheckedRunner(ModelFreeRunner):
-    """A model-free runner that checks each plan and remembers the copies."""
-
-    def __init__(self) -> None:
-        super().__init__(vocab_size=50)
-        self.copies: list[tuple[int, int]] = []
-
-    def copy_blocks(self, copies: list[tuple[int, int]]) -> None:
-        self.copies += copies
-
-
 @dataclass
 class Driver:
-    """An engine, the fold of its records, and what it said."""
+    """An engine, the fold of its records, an independent ledger, and what it said.
+
+    Token 0 ends a sequence, unless it was added with ignore_eos.
+    """
 
     config: EngineConfig
+    vocab_size: int = 50
     finished: list[Request] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.runner = CheckedRunner()
+        self.runner = KvRunner(self.config.block_size, self.vocab_size)
+        self.ledger = Ledger(self.config)
         self.now = 0.0
         self.engine = LLMEngine(
             self.config,
@@ -79,15 +74,26 @@ class Driver:
         self.state = PoolState(header(self.config))
         self.state.apply(self.engine.keyframe())
         self.scheduler = self.engine.scheduler
-        schedule = self.scheduler.schedule
+        self._watch_scheduler()
+
+    def _watch_scheduler(self) -> None:
+        """Check each plan before it runs, and let the ledger know each sequence."""
+        schedule, new_sequence = self.scheduler.schedule, self.scheduler.new_sequence
 
         def checked_schedule():
             before = list(self.scheduler.pool.ref_count)
             plan = schedule()
             check_plan(self.scheduler, plan, before)
+            self.ledger.plan(plan)
             return plan
 
+        def noted_sequence(request, tokens):
+            sequence = new_sequence(request, tokens)
+            self.ledger.sequences[sequence.sequence] = sequence
+            return sequence
+
         self.scheduler.schedule = checked_schedule
+        self.scheduler.new_sequence = noted_sequence
 
     def _clock(self) -> float:
         self.now += 0.001
@@ -97,9 +103,17 @@ class Driver:
         record = decode(encode(record))
         self.events += record.events
         self.state.apply(record)
+        self.ledger.apply(record)
         assert check_state(self.state) + check_step(self.state, record) == []
 
-    def add(self, prompt: int | list[int], request_id: str | None = None, **params) -> Request:
+    def add(
+        self,
+        prompt: int | list[int],
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | None = None,
+        **params,
+    ) -> Request:
         """Queue a prompt of so many (or these) tokens; ends at max_tokens unless told otherwise."""
         tokens = prompt if isinstance(prompt, list) else list(range(1, prompt + 1))
         params = {"ignore_eos": True, "seed": 1, **params}
@@ -109,6 +123,8 @@ class Driver:
             SamplingParams(**params),
             self.now,
             self.finished.append,
+            priority,
+            cache_salt,
         )
         self.engine.add(request)
         return request
@@ -117,7 +133,9 @@ class Driver:
         """Step, check everything, and return the events of these steps."""
         start = len(self.events)
         for _ in range(times):
-            self.engine.step()
+            had_work = self.engine.has_work
+            record = self.engine.step()
+            assert not had_work or record.tokens.total > 0, "a step without progress"
             self.check()
         return self.events[start:]
 
@@ -134,6 +152,15 @@ class Driver:
         """The core's invariants, and that the live state equals the fold of its records."""
         check_core(self.scheduler)
         assert sorted_rows(self.engine.keyframe()) == sorted_rows(self.state.keyframe())
+        self.ledger.compare(self.scheduler)
+        totals = self.engine.totals
+        assert totals.prefix_hit_tokens <= totals.prefix_queried_tokens
+        if not self.engine.has_work:
+            assert self.state.active_blocks == 0, "idle, and a block is active"
+
+
+def of_kind(events: list[Event], kind: type[Event]) -> list:
+    return [event for event in events if isinstance(event, kind)]
 
 
 def sorted_rows(keyframe: Keyframe) -> tuple:

@@ -17,11 +17,7 @@ from engine.events.records import (
     SequenceStatus,
     Share,
 )
-from tests.core.driver import Driver, config
-
-
-def of_kind(events, kind):
-    return [event for event in events if isinstance(event, kind)]
+from tests.core.driver import Driver, config, of_kind
 
 
 def test_blocks_are_allocated_on_demand_the_17th_token_takes_the_second_block():
@@ -163,16 +159,16 @@ def test_a_copy_source_is_not_handed_out_before_its_copy_has_run():
     # The elder copies the shared block; the younger, preempted later on, gives its own back.
     driver.run()
     pool = driver.scheduler.pool
-    source = pool.take()
+    source, _ = pool.take()
     pool.share(source)
     pool.hold_copy_source(source)
     pool.drop(source)
     pool.drop(source)
     assert pool.num_free == 3
     assert pool.num_available == 2
-    assert source not in (pool.take(), pool.take())
+    assert source not in (pool.take()[0], pool.take()[0])
     pool.copies_done()
-    assert pool.take() == source
+    assert pool.take() == (source, False)
 
 
 def test_a_failed_copy_changes_nothing():
@@ -180,11 +176,11 @@ def test_a_failed_copy_changes_nothing():
     driver.add(2, n=2, max_tokens=6)
     driver.step()
     tables, sequence = driver.scheduler.tables, driver.scheduler.running[0]
-    taken = driver.scheduler.pool.take()
+    taken, _ = driver.scheduler.pool.take()
     before = list(driver.scheduler.pool.ref_count), list(sequence.table)
     driver.scheduler.events.clear()
-    assert tables.blocks_needed(sequence, 1) == 1
-    assert not driver.scheduler._has_room(sequence, 1)
+    assert tables.blocks_needed([(sequence, 1)]) == 1
+    assert not driver.scheduler._has_room([(sequence, 1)])
     assert (list(driver.scheduler.pool.ref_count), list(sequence.table)) == before
     assert driver.scheduler.events == [AllocationFailed(0, 1, 0)]
     driver.scheduler.pool.drop(taken)
@@ -240,7 +236,7 @@ def test_parameters_outside_their_range_are_refused_by_name(parameter, value):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"num_blocks": 0}, {"block_size": -1}, {"max_num_batched_tokens": 8}, {"max_num_seqs": 65}],
+    [{"num_blocks": 0}, {"block_size": -1}, {"max_num_batched_tokens": 7}, {"max_num_seqs": 65}],
 )
 def test_sizes_that_cannot_work_are_refused(changes):
     with pytest.raises(ConfigError):

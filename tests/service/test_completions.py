@@ -30,6 +30,39 @@ def test_n_completions_come_in_order_and_differ(engine_server):
     assert len({choice["text"] for choice in body["choices"]}) == 4
 
 
+def test_beams_come_best_first(engine_server):
+    body = engine_server.complete("Hello", n=3, use_beam_search=True, max_tokens=8).json()
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2]
+    assert len({choice["text"] for choice in body["choices"]}) > 1
+
+
+def test_logprobs_come_with_each_token_and_for_the_prompt(engine_server):
+    body = engine_server.complete(
+        "Hello", max_tokens=4, ignore_eos=True, temperature=0, logprobs=2, prompt_logprobs=1
+    ).json()
+    told = body["choices"][0]["logprobs"]
+    assert len(told["tokens"]) == len(told["token_logprobs"]) == len(told["top_logprobs"]) == 4
+    for logprob, top in zip(told["token_logprobs"], told["top_logprobs"], strict=True):
+        assert logprob == max(top.values())
+        assert len(top) <= 2
+    first, *others = body["prompt_logprobs"]
+    assert first is None
+    assert len(others) == 4
+    assert all(token["rank"] >= 1 for told in others for token in told.values())
+
+
+def test_a_stop_string_ends_the_text_before_it(engine_server):
+    whole = engine_server.complete("Hello", max_tokens=40, seed=3, ignore_eos=True).json()
+    text = whole["choices"][0]["text"]
+    stop = text[10:13]
+    body = engine_server.complete(
+        "Hello", max_tokens=40, seed=3, ignore_eos=True, stop=["never seen", stop]
+    ).json()
+    (choice,) = body["choices"]
+    assert choice["finish_reason"] == "stop"
+    assert choice["text"] == text[: text.index(stop)]
+
+
 def test_a_seed_gives_the_same_text_alone_and_in_a_crowd(engine_server):
     def ask(seed: int) -> str:
         body = engine_server.complete(f"Question {seed}", seed=seed, max_tokens=20, ignore_eos=True)
@@ -59,6 +92,11 @@ def test_token_ids_are_a_prompt_too(engine_server):
         ({"temperature": "warm"}, 400, "temperature", "not valid"),
         ({"temperature": 1e9}, 400, "temperature", "temperature is"),
         ({"best_of": 3}, 400, "best_of", "best_of is not supported"),
+        ({"logit_bias": {"999999": 1}}, 400, "logit_bias", "token id 999999"),
+        ({"logprobs": 99}, 400, "logprobs", "logprobs is 99"),
+        ({"priority": 3}, 400, "priority", "first come, first served"),
+        ({"use_beam_search": True, "top_k": 4}, 400, "top_k", "does not go with use_beam_search"),
+        ({"n": 8, "use_beam_search": True, "max_tokens": 80}, 400, "prompt", "for each of 8 beams"),
         ({"stream": True}, 400, "stream", "not valid"),
         ({"model": "gpt-99"}, 404, "model", "gpt-99 is not served"),
     ],

@@ -26,7 +26,8 @@ def test_metrics_equal_the_fold_of_the_events(engine_server):
         metrics, state = scrape(engine_server), reader.state
     totals = state.totals
     assert metrics["glasspool_blocks_capacity"] == 24
-    assert metrics["glasspool_blocks|free"] == 24
+    assert metrics["glasspool_blocks|active"] == 0
+    assert metrics["glasspool_blocks|free"] + metrics["glasspool_blocks|cached"] == 24
     assert metrics["glasspool_cow_copies_total"] == totals.cow_copies > 0
     assert metrics["glasspool_steps_total"] == totals.steps
     assert metrics["glasspool_preemptions_total|no_free_block"] == sum(totals.preemptions.values())
@@ -36,7 +37,11 @@ def test_metrics_equal_the_fold_of_the_events(engine_server):
     finished = totals.requests_finished
     assert metrics["glasspool_requests_finished_total|length"] == finished["length"]
     assert metrics["glasspool_blocks_allocated_total|free"] == totals.allocated_free
-    assert metrics["glasspool_blocks_released_total"] == totals.released == totals.allocated_free
+    assert metrics["glasspool_blocks_allocated_total|evicted"] == totals.evicted
+    assert metrics["glasspool_blocks_evicted_total"] == totals.evicted
+    assert metrics["glasspool_blocks_released_total"] == totals.released
+    assert metrics["glasspool_prefix_cache_queried_tokens_total"] == totals.prefix_queried_tokens
+    assert metrics["glasspool_prefix_cache_hit_tokens_total"] == totals.prefix_hit_tokens
 
 
 def test_gauges_sum_up_while_requests_run(engine_server):

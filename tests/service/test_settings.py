@@ -19,7 +19,17 @@ from engine.service.settings import ServeSettings, parse_bytes
         ({"kv_cache_memory": "1KiB"}, "raise --kv-cache-memory"),
         ({"dtype": "int3"}, "dtype int3 is not known"),
         ({"record": Path("/no/such/folder/run.jsonl.zst")}, "can't record to"),
-        ({"max_num_batched_tokens": 16}, "less than max_model_len"),
+        ({"max_num_batched_tokens": 16}, "less than max_num_seqs 64"),
+        (
+            {"max_num_batched_tokens": 64, "enable_chunked_prefill": False},
+            "less than max_model_len 512",
+        ),
+        (
+            {"long_prefill_token_threshold": 64, "enable_chunked_prefill": False},
+            "chunked prefill is off",
+        ),
+        ({"scheduling_policy": "random"}, "use fcfs or priority"),
+        ({"watermark": 1.5}, "watermark is 1.5"),
     ],
 )
 def test_options_that_cannot_work_are_refused(tiny_model, options, words):
