@@ -209,9 +209,9 @@ class Scheduler:
     def _has_room(self, rows: list[tuple[Sequence, int]]) -> bool:
         return self._can_take(rows[0][0], self.tables.blocks_needed(rows))
 
-    def _can_take(self, sequence: Sequence, needed: int, spare: int = 0) -> bool:
+    def _can_take(self, sequence: Sequence, needed: int) -> bool:
         available = self.pool.num_available
-        if needed + spare <= available:
+        if needed <= available:
             return True
         self.events.append(AllocationFailed(sequence.sequence, needed, available))
         return False
@@ -248,7 +248,7 @@ class Scheduler:
             spare = int(self.config.watermark * self.config.num_blocks) if self.running else 0
             starts = [(s, hit, len(s.tokens)) for s, hit in zip(unit, hits, strict=True)]
             needed = self.tables.blocks_needed_to_start(starts)
-            if not self._can_take(unit[0], needed, spare):
+            if not self._can_take(unit[0], needed + spare):
                 return
             sizes = [len(s.tokens) - len(h.blocks) * self.config.block_size for s, h, _ in starts]
             if not self.config.enable_chunked_prefill and sum(sizes) > budget:

@@ -168,7 +168,10 @@ class Evict(Event, frozen=True, gc=False, tag="evict"):
 
 
 class AllocationFailed(Event, frozen=True, gc=False, tag="allocation_failed"):
-    """One attempt to get `needed` blocks while only `available` could be had; nothing changed."""
+    """One attempt to get `needed` blocks while only `available` could be had; nothing changed.
+
+    For a waiting sequence `needed` covers all its tokens, and the watermark's share of the pool.
+    """
 
     sequence: int
     needed: int

@@ -52,13 +52,12 @@ def _token_logprobs(
 
 
 def _best(scores: torch.Tensor, count: int) -> torch.Tensor:
-    """Ids of the `count` best of each row of float32 scores; of equals, the lower id first.
+    """Ids of the `count` best of each row of float32 logprobs; of equals, the lower id first.
 
     topk leaves open which of equals it takes, and may decide by `count` or the batch. So it gets
     keys that differ: the score's bits, as an integer of the same order, then the id.
     """
-    # Adding 0 turns -0 into 0, which has other bits and is equal.
-    bits = (scores + 0.0).view(torch.int32)
+    bits = scores.view(torch.int32)
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     ids = torch.arange(scores.shape[-1], device=scores.device)
     return ((ordered.long() << 32) - ids).topk(count, dim=-1).indices

@@ -8,7 +8,6 @@ else runs in the step, and a preempted sequence needs no random state to be kept
 only the rows that ask for it. Logprobs are those of the model, from the logits as they came.
 """
 
-import math
 from collections import Counter
 
 import torch
@@ -18,6 +17,9 @@ from engine.core.drawn import Drawn
 from engine.core.randomness import uniform
 from engine.core.sequence import Sequence
 from engine.model.logprobs import at_least_float32, token_logprobs
+
+# So many of the best tokens are sorted before a whole vocabulary is.
+SORTED_FIRST = 1024
 
 Ids = list[int] | tuple[int, ...]
 
@@ -164,43 +166,57 @@ def _draw(logits: torch.Tensor, sequences: list[Sequence]) -> list[int]:
         return torch.tensor(values, dtype=torch.float64, device=logits.device)[:, None]
 
     logits = logits.double()
-    # The best at 0: however low the temperature, nothing overflows, and min_p is one comparison.
+    # Relative to the best token, whose weight is 1: however low the temperature, nothing overflows.
     logits -= logits.amax(dim=-1, keepdim=True)
     logits /= column([p.temperature for p in params])
+    weights = logits.exp_()
     if any(p.min_p for p in params):
-        least = column([math.log(p.min_p) if p.min_p else -math.inf for p in params])
-        logits.masked_fill_(logits < least, -torch.inf)
+        weights.masked_fill_(weights < column([p.min_p for p in params]), 0)
     picky = [row for row, p in enumerate(params) if p.top_k or p.top_p < 1]
     if picky:
-        logits[picky] = _keep_best(
-            logits[picky],
-            column([params[row].top_k or logits.shape[-1] for row in picky]),
-            column([params[row].top_p if params[row].top_p < 1 else torch.inf for row in picky]),
-        )
-    cumulated = logits.softmax(dim=-1).cumsum(dim=-1)
-    # Below the sum as computed, so that a draw near 1 still falls on a kept token.
-    total = cumulated[:, -1:]
-    draws = column([uniform(s.seed, len(s.tokens)) for s in sequences]) * total
-    draws = draws.minimum(total.nextafter(torch.zeros_like(total)))
+        few = weights[picky]
+        top_k = column([params[row].top_k or torch.inf for row in picky])
+        top_p = column([params[row].top_p if params[row].top_p < 1 else torch.inf for row in picky])
+        weights[picky] = few.masked_fill(few < _least_kept(few, top_k, top_p), 0)
+    cumulated = weights.cumsum(dim=-1)
+    # A number below 1, of 53 bits, times the sum is below the sum as computed too: the draw falls on
+    # a token that has weight.
+    draws = column([uniform(s.seed, len(s.tokens)) for s in sequences]) * cumulated[:, -1:]
     picked = torch.searchsorted(cumulated, draws, right=True)
     # A row with nothing left (every token forbidden) has no sum; its token must still be one.
     return picked[:, 0].clamp(max=logits.shape[-1] - 1).tolist()
 
 
-def _keep_best(logits: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
-    """Logits with -inf for all but the `top_k` best, and of these the fewest that reach `top_p`.
+def _least_kept(weights: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+    """The weight of the last token that is kept: of the `top_k` best the fewest that reach `top_p`.
 
-    Of equals the lower token goes first. In the order of the vocabulary again, so that all rows are
-    drawn from alike.
+    weights: [rows, vocabulary]; top_k, top_p and what is returned: [rows, 1], infinite for no limit.
+    A weight, not tokens: equals stay or go together, and no order among them matters. Sorting whole
+    rows is slow, and rarely needed: most often the first thousand tokens decide.
     """
-    best, order = logits.sort(dim=-1, descending=True, stable=True)
-    rank = torch.arange(logits.shape[-1], device=logits.device)
-    best = best.masked_fill(rank >= top_k, -torch.inf)
-    probabilities = best.softmax(dim=-1)
+    total = weights.cumsum(dim=-1)[:, -1:]
+    count = min(SORTED_FIRST, weights.shape[-1])
+    best = weights.topk(count, dim=-1).values
+    least = _least_of_sorted(best, total, top_k, top_p)
+    decided = (top_k <= count) | (top_k.isinf() & (best.cumsum(dim=-1)[:, -1:] >= top_p * total))
+    rest = (~decided[:, 0]).nonzero()[:, 0]
+    if len(rest):
+        best = weights[rest].sort(dim=-1, descending=True).values
+        least[rest] = _least_of_sorted(best, total[rest], top_k[rest], top_p[rest])
+    return least
+
+
+def _least_of_sorted(
+    best: torch.Tensor, total: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor
+) -> torch.Tensor:
+    """`best`: the rows' best weights, sorted. `total`: the sum of the whole row, [rows, 1]."""
+    beyond = torch.arange(best.shape[-1], device=best.device) >= top_k
+    reached = best.masked_fill(beyond, 0).cumsum(dim=-1)
+    # top_p is a share of what top_k has left.
+    total = torch.where(top_k.isinf(), total, reached[:, -1:])
     # A token stays while those before it have less than top_p: the first always does.
-    before = probabilities.cumsum(dim=-1) - probabilities
-    best = best.masked_fill(before >= top_p, -torch.inf)
-    return torch.empty_like(logits).scatter_(-1, order, best)
+    beyond |= reached - best >= top_p * total
+    return best.masked_fill(beyond, torch.inf).amin(dim=-1, keepdim=True)
 
 
 # -- what is told besides the token -----------------------------------------------------------

@@ -74,7 +74,8 @@ def load_model(name: str, dtype: torch.dtype | None, say: Callable[[str], None])
         config = AutoConfig.from_pretrained(folder)
         _refuse_what_we_cannot_serve(name, config)
         say(f"loading {name} on {device}")
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        # Tidying up spaces would change text that a client has seen already.
+        tokenizer = AutoTokenizer.from_pretrained(folder, clean_up_tokenization_spaces=False)
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype or "auto", attn_implementation=ATTENTION
         )

@@ -13,6 +13,7 @@ from engine.events.records import (
     Allocate,
     BlockSource,
     Cache,
+    Computed,
     CopyOnWrite,
     Evict,
     Fork,
@@ -56,6 +57,8 @@ class Ledger:
         self.waiting: set[int] = set()
         self.streamed: dict[int, list[int]] = {}
         self.prefix_shares: dict[int, int] = {}
+        self.computed: dict[int, int] = {}
+        self.most_computed: dict[int, int] = {}
 
     def plan(self, plan: Plan) -> None:
         """Note which blocks this plan fills, and with what."""
@@ -69,6 +72,7 @@ class Ledger:
             handler = _HANDLERS.get(type(event))
             if handler is not None:
                 handler(self, event)
+        self._check_all_indexed()
         self.copy_sources.clear()
         self.filled.clear()
 
@@ -90,7 +94,14 @@ class Ledger:
         return salt, tuple(sequence.tokens[: (index + 1) * self.size])
 
     def _order(self, number: int) -> tuple[int, int, int]:
-        return self.sequences[number].order
+        """Who comes first: lower priority number, then the older, then the lower index."""
+        sequence = self.sequences[number]
+        return sequence.request.priority, sequence.request.arrival, sequence.index
+
+    def _check_all_indexed(self) -> None:
+        """What was filled can be found, unless another content has its key."""
+        if self.config.enable_prefix_caching and self.config.prefix_hash_bits == 64:
+            assert set(self.filled.values()) <= set(self.content.values())
 
     def _check_tokens(self, sequence: Sequence) -> None:
         """Rule 13: whatever happened, the tokens are the prompt and each streamed one, once."""
@@ -101,6 +112,7 @@ class Ledger:
     def _added(self, event: RequestAdded) -> None:
         self.waiting.add(event.sequence)
         self.streamed[event.sequence] = []
+        self.most_computed[event.sequence] = 0
 
     def _scheduled(self, event: SequenceScheduled) -> None:
         """Rule 14: nobody overtakes in the queue."""
@@ -115,6 +127,8 @@ class Ledger:
     def _fork(self, event: Fork) -> None:
         self.running.add(event.child)
         self.streamed[event.child] = list(self.streamed[event.parent])
+        self.computed[event.child] = self.computed[event.parent]
+        self.most_computed[event.child] = self.most_computed[event.parent]
 
     def _allocate(self, event: Allocate) -> None:
         self._hand_out(event.block, event.source)
@@ -153,7 +167,12 @@ class Ledger:
         assert event.block in self.filled, "not full, or computed before"
         assert event.block not in self.content
         assert event.hash not in self.hashes.values()
-        self.content[event.block] = self.filled[event.block]
+        salt, tokens = self.filled[event.block]
+        self.content[event.block] = salt, tokens
+        assert (event.parent is None) == (len(tokens) == self.size)
+        for block, content in self.content.items():
+            if content == (salt, tokens[: -self.size]):
+                assert event.parent == self.hashes[block]
         self.hashes[event.block] = event.hash
 
     def _evict(self, event: Evict) -> None:
@@ -167,15 +186,15 @@ class Ledger:
 
     def _preempt(self, event: Preempt) -> None:
         """Rule 14: only the last of all that run gives way, or the beams that go with it."""
-        victim, last = self.sequences[event.sequence], max(self.running, key=self._order)
-        assert event.sequence == last
-        assert self._order(event.victim_of) <= victim.order
+        assert event.sequence == max(self.running, key=self._order)
+        assert self._order(event.victim_of) <= self._order(event.sequence)
         self.running.remove(event.sequence)
         self.waiting.add(event.sequence)
 
     def _lookup(self, event: PrefixLookup) -> None:
         """Rule 10: whole blocks, at least one token is left, and no block that fits was missed."""
         sequence, size = self.sequences[event.sequence], self.size
+        self.computed[event.sequence] = event.hit
         assert event.hit == self.prefix_shares[event.sequence] * size
         assert event.hit < event.queried
         assert event.resumed == (sequence.preemptions > 0)
@@ -190,6 +209,13 @@ class Ledger:
             assert event.why is (
                 LookupStop.LAST_TOKEN_KEPT if kept else LookupStop.SHORTER_THAN_BLOCK
             )
+
+    def _computed(self, event: Computed) -> None:
+        """Recomputed are those tokens that it had got before, and lost."""
+        number, start = event.sequence, self.computed[event.sequence]
+        end = self.computed[number] = start + event.tokens
+        assert event.recomputed == max(0, min(self.most_computed[number], end) - start)
+        self.most_computed[number] = max(self.most_computed[number], end)
 
     def _sampled(self, event: Sampled) -> None:
         self.streamed[event.sequence].append(int(event.text))
@@ -216,6 +242,7 @@ _HANDLERS = {
     Share: Ledger._share,
     Release: Ledger._release,
     Cache: Ledger._cache,
+    Computed: Ledger._computed,
     Evict: Ledger._evict,
     Preempt: Ledger._preempt,
     PrefixLookup: Ledger._lookup,

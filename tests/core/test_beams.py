@@ -5,6 +5,7 @@ import pytest
 from engine.core.beam import Beam, BeamSearch
 from engine.core.config import RequestError, SamplingParams
 from engine.core.drawn import TokenLogprob
+from engine.core.sequence import Sequence
 from engine.events.records import (
     FinishReason,
     Preempt,
@@ -82,6 +83,21 @@ def test_beams_end_with_n_hypotheses_best_first():
     assert len(scores) == 4
     assert scores == sorted(scores, reverse=True)
     assert request.finish_reason is request.beams.best[0].reason
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])
+def test_a_score_is_the_sum_of_the_logprobs_of_its_tokens_over_its_length(length_penalty):
+    driver = Driver(config(num_blocks=64), vocab_size=9)
+    request = search(driver, n=3, length_penalty=length_penalty, ignore_eos=False)
+    driver.run()
+    for hypothesis in request.beams.best:
+        total = 0.0
+        for length, token in enumerate(hypothesis.output):
+            so_far = Sequence(99, request, 0, request.prompt + hypothesis.output[:length])
+            candidates = driver.runner._candidates(so_far)
+            total += next(c.logprob for c in candidates if c.token == token)
+        score = total / len(hypothesis.output) ** length_penalty
+        assert hypothesis.score == pytest.approx(score)
 
 
 def test_beams_that_may_each_need_a_table_and_have_none_are_refused():

@@ -179,6 +179,7 @@ LLAMA = [
     "<0xE2>",
     "<0x82>",
     "<0xAC>",
+    "",
 ]
 
 
@@ -193,18 +194,38 @@ def llama_decode(tokens: list[int]) -> str:
             decoders.Strip(" ", 1, 0),
         ]
     )
-    return decoder.decode([LLAMA[token] for token in tokens])
+    return decoder.decode([LLAMA[token] for token in tokens if LLAMA[token]])
 
 
 @FEW
-@given(st.lists(st.sampled_from([(0,), (1,), (2,), (3, 4, 5, 6), (7, 8, 9)]), max_size=40), stops)
+@given(
+    st.lists(st.sampled_from([(0,), (1,), (2,), (3, 4, 5, 6), (7, 8, 9), (10,)]), max_size=40),
+    stops,
+)
 @example([(0,), (3, 4, 5, 6), (7, 8, 9), (7, 8, 9), (1,), (2,)], ())
+@example([(0,), (10,), (10,), (0,)], ())
+# The window is cut right before the last token, and right after.
+@example([(0,), (1,), *[(10,)] * 15, (2,)], ())
+@example([(0,), (1,), *[(10,)] * 16, (2,)], ())
 def test_tokenizers_that_fall_back_to_bytes_and_strip_spaces_are_served(groups, stop):
     tokens = [token for group in groups for token in group]
     text, stopped = run(llama_decode, tokens, stop)
     whole = llama_decode(tokens)
     assert text == cut(whole, stop)
     assert stopped == any(s in whole for s in stop)
+
+
+def test_bytes_without_end_do_not_hold_text_back_for_ever():
+    """They turn a character that was shown into U+FFFD, which can't be taken back, and go on."""
+    detokenizer = Detokenizer(llama_decode)
+    tokens = [0, 7, 8, 9, *[7] * 60]
+    for token in tokens:
+        detokenizer.push(token)
+    assert len(detokenizer.text) >= 50
+    detokenizer.finish()
+    whole = llama_decode(tokens)
+    assert whole == "Hello" + BROKEN * 63
+    assert detokenizer.text == "Hello€" + whole[6:]
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,8 @@ def test_a_copy_on_write_without_a_free_block_copies_nothing_but_preempts_the_si
     assert (younger.status, younger.table) == (SequenceStatus.PREEMPTED, [])
     driver.run()
     assert [len(sequence.output) for sequence in request.sequences] == [3, 3]
+    totals = driver.engine.totals
+    assert (totals.prefill_tokens, totals.recompute_tokens, totals.decode_tokens) == (6, 6, 4)
 
 
 def test_a_young_sequence_that_needs_a_block_gives_way_itself():

@@ -5,6 +5,7 @@ import pytest
 from engine.core.admission import QueueFullError
 from engine.core.config import Policy, RequestError
 from engine.events.records import (
+    AllocationFailed,
     Preempt,
     RejectWhy,
     RequestFinished,
@@ -100,6 +101,14 @@ def test_the_watermark_holds_back_neither_the_first_sequence_nor_growth():
     driver.add(4, max_tokens=5)
     driver.run()
     assert driver.engine.totals.preemptions == {}
+
+
+def test_a_failed_allocation_always_tells_of_more_than_could_be_had():
+    driver = Driver(config(num_blocks=10, watermark=0.3))
+    driver.add(16, max_tokens=2)
+    driver.add(16, max_tokens=2)
+    (failed,) = of_kind(driver.step(), AllocationFailed)
+    assert failed.needed > failed.available
 
 
 def test_a_prompt_above_the_pool_is_refused_at_once_and_the_next_request_runs():

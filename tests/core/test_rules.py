@@ -5,7 +5,9 @@
 
 import os
 import sys
+from typing import ClassVar
 
+import msgspec
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -48,11 +50,12 @@ def configs(draw) -> EngineConfig:
 class Core(RuleBasedStateMachine):
     """Preemptions, forks, hits, evictions and ends come about through these operations."""
 
+    fixed: ClassVar[dict] = {}
     examples = 0
 
     @initialize(config=configs())
     def start(self, config):
-        self.driver = Driver(config, VOCABULARY)
+        self.driver = Driver(msgspec.structs.replace(config, **self.fixed), VOCABULARY)
         self.requests: list[Request] = []
 
     @rule(
@@ -150,11 +153,34 @@ def check_output(block_size: int, request: Request) -> None:
         assert len(request.sequences) == params.n
 
 
-TestCore = Core.TestCase
-TestCore.settings = settings(
-    max_examples=FUZZ_EXAMPLES or 80,
+class CoreWithCollisions(Core):
+    """Two keys for all contents."""
+
+    fixed: ClassVar[dict] = {"prefix_hash_bits": 1, "enable_prefix_caching": True}
+
+
+class CoreUnderPressure(Core):
+    """Many sequences, hardly any blocks, and a budget of little more than the decodes."""
+
+    fixed: ClassVar[dict] = {
+        "block_size": 2,
+        "num_blocks": 12,
+        "max_num_seqs": 5,
+        "max_num_batched_tokens": 7,
+        "enable_chunked_prefill": True,
+        "enable_prefix_caching": True,
+        "watermark": 0.0,
+    }
+
+
+BUDGET = settings(
+    max_examples=FUZZ_EXAMPLES or 40,
     stateful_step_count=50,
     deadline=None,
     derandomize=not FUZZ_EXAMPLES,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+TestCore = Core.TestCase
+TestCoreWithCollisions = CoreWithCollisions.TestCase
+TestCoreUnderPressure = CoreUnderPressure.TestCase
+TestCore.settings = TestCoreWithCollisions.settings = TestCoreUnderPressure.settings = BUDGET

@@ -8,7 +8,7 @@ import torch
 
 from engine.core.config import SamplingParams
 from engine.core.sequence import Request, Sequence
-from engine.model.sampler import sample
+from engine.model.sampler import SORTED_FIRST, sample
 
 EOS = frozenset({0})
 LOGITS = [2.0, 1.5, 1.0, 0.4, 0.0, -0.5, -0.8, -1.5]
@@ -132,9 +132,30 @@ def test_top_k_and_top_p_keep_only_the_best_tokens():
         assert set(draw(logits, [sequence(seed=s, **params) for s in range(400)])) == allowed
 
 
-def test_of_equal_tokens_top_k_keeps_the_lower_ids():
-    tokens = draw(torch.zeros(200, 5000), [sequence(seed=s, top_k=3) for s in range(200)])
-    assert set(tokens) == {0, 1, 2}
+@pytest.mark.parametrize("params", [{"top_k": 2}, {"top_p": 0.6}, {"min_p": 0.3}])
+def test_equal_tokens_stay_or_go_together(params):
+    logits = torch.tensor([[1.0, 0.0, -1.0, 0.0, -1.0, 0.0]]).repeat(400, 1)
+    assert set(draw(logits, [sequence(s, **params) for s in range(400)])) == {0, 1, 3, 5}
+
+
+@pytest.mark.parametrize(
+    ("params", "kept"),
+    [
+        ({"top_k": SORTED_FIRST + 500}, SORTED_FIRST + 500),
+        ({"top_k": 10}, 10),
+        ({"top_p": 0.5}, 1500),
+        ({"top_p": 0.01}, 30),
+        ({"top_k": 2000, "top_p": 0.75}, 1500),
+        ({"top_k": 100, "top_p": 0.5}, 50),
+    ],
+)
+def test_the_best_are_found_in_flat_distributions_too(params, kept):
+    """Of 3000 tokens that are all but equally likely, the later ones more so."""
+    logits = torch.linspace(0, 1e-4, 3000, dtype=torch.float64).repeat(400, 1)
+    tokens = draw(logits, [sequence(s, **params) for s in range(400)])
+    near = max(1, kept // 20)
+    assert 3000 - kept <= min(tokens) <= 3000 - kept + near
+    assert max(tokens) >= 3000 - near - 1
 
 
 @pytest.mark.parametrize("temperature", [1e-320, 1e-9])
@@ -211,6 +232,7 @@ FEATURES = [
     {"use_beam_search": True, "n": 3, "temperature": 0},
     {"use_beam_search": True, "n": 1},
     {"temperature": 1.3, "repetition_penalty": 1.1, "min_tokens": 9, "top_p": 0.99},
+    {"temperature": 9.0, "top_p": 0.99},
 ]
 
 
@@ -218,7 +240,7 @@ FEATURES = [
 def test_a_draw_is_the_same_whatever_the_batch(dtype):
     torch.manual_seed(0)
     count = 40
-    logits = (torch.randn(count, 1000) * 3).to(dtype)
+    logits = (torch.randn(count, 3000) * 3).to(dtype)
     sequences = [
         sequence(s, (1, 2, 3), tuple(range(s % 7)), **FEATURES[s % len(FEATURES)])
         for s in range(count)

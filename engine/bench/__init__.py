@@ -1,0 +1,1 @@
+"""`glasspool bench …`: what paging costs, and what it buys, measured on this machine."""
