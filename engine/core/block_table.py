@@ -40,6 +40,11 @@ class BlockTables:
         self.block_size = block_size
         self.events = events
 
+    def has_own_slot(self, sequence: Sequence) -> bool:
+        """The next token's slot is in the table already, in a block that no other table has."""
+        block = self._block_written_next(sequence)
+        return block is not None and self.pool.ref_count[block] == 1
+
     def blocks_needed(self, rows: list[tuple[Sequence, int]]) -> int:
         """Blocks that must be taken before each of `rows` (sequence, more tokens) gets its KV.
 

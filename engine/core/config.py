@@ -59,6 +59,8 @@ class EngineConfig(msgspec.Struct, frozen=True):
         for name in ("long_prefill_token_threshold", "max_num_queued_reqs"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 0 for no limit")
+        if not isinstance(self.policy, Policy):
+            raise ConfigError(f"policy is {self.policy!r}; use Policy.FCFS or Policy.PRIORITY")
         if not 0 <= self.watermark < 1:
             raise ConfigError(
                 f"watermark is {self.watermark}; it is a share of the pool, from 0 to below 1"

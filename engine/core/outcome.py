@@ -76,20 +76,23 @@ class Outcome:
         """Move the sequence past the row; returns its recomputed and its new prompt tokens."""
         sequence = row.sequence
         end = row.start + row.count
-        again = max(0, min(sequence.high_water, end) - row.start)
-        prompt = max(0, min(len(sequence.request.prompt), end) - row.start - again)
+        again = prompt = 0
+        if row.start < sequence.high_water:
+            again = min(sequence.high_water, end) - row.start
+            sequence.request.recomputed_tokens += again
+        if row.start + again < len(sequence.request.prompt):
+            prompt = min(len(sequence.request.prompt), end) - row.start - again
         sequence.computed = end
-        sequence.high_water = max(sequence.high_water, end)
-        sequence.request.recomputed_tokens += again
+        if end > sequence.high_water:
+            sequence.high_water = end
         self.events.append(Computed(sequence.sequence, row.count, again))
         self.tables.publish(sequence, row.start, end)
         return again, prompt
 
     def _draw(self, row: Row, drawn: Iterator[Drawn], now: float) -> None:
-        parent, *children = row.samples
-        for child in children:
-            self._fork(parent, child)
-        parent.request.forked = True
+        for child in row.samples[1:]:
+            self._fork(row.sequence, child)
+        row.sequence.request.forked = True
         for sequence in row.samples:
             self._take_token(sequence, next(drawn), now)
 
@@ -108,7 +111,7 @@ class Outcome:
         if params.logprobs is not None:
             sequence.drawn.append(drawn)
         stopped = sequence.detokenizer is not None and sequence.detokenizer.push(drawn.token)
-        if stopped or drawn.token in self._end_tokens(sequence.request):
+        if stopped or drawn.token in sequence.request.end_tokens:
             reason = FinishReason.STOP
         elif sequence.num_output >= params.max_tokens:
             reason = FinishReason.LENGTH
@@ -125,10 +128,6 @@ class Outcome:
         if self.scheduler.token_text is not None:
             self.events.append(Sampled(sequence.sequence, self.scheduler.token_text(token)))
 
-    def _end_tokens(self, request: Request) -> frozenset[int]:
-        end = frozenset(request.params.stop_token_ids)
-        return end if request.params.ignore_eos else end | self.scheduler.eos_token_ids
-
     # -- beams --------------------------------------------------------------------------------
 
     def _advance_beams(self, drawn: list[tuple[Sequence, Drawn]], now: float) -> None:
@@ -139,7 +138,7 @@ class Outcome:
             Beam(sequence.output, search.logprobs.get(sequence.sequence, 0.0), result.top)
             for sequence, result in drawn
         ]
-        survivors = search.advance(beams, self._end_tokens(request))
+        survivors = search.advance(beams, request.end_tokens)
         if not survivors:
             self._finish_search(request, [sequence for sequence, _ in drawn])
             return
@@ -174,6 +173,7 @@ class Outcome:
 
     def _finish_sequence(self, sequence: Sequence, reason: FinishReason) -> None:
         running = sequence.status is SequenceStatus.RUNNING
+        self.scheduler.num_preempted -= sequence.status is SequenceStatus.PREEMPTED
         (self.scheduler.running if running else self.scheduler.waiting).remove(sequence)
         self.tables.release(sequence, _RELEASE[reason])
         sequence.finish_reason = reason

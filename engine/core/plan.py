@@ -11,6 +11,8 @@ class Row:
     where tokens of the sequence are left to compute.
     """
 
+    __slots__ = ("count", "samples", "sequence", "start")
+
     def __init__(self, sequence: Sequence, count: int, samples: list[Sequence]) -> None:
         self.sequence = sequence
         self.start = sequence.computed

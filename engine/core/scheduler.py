@@ -72,6 +72,8 @@ class Scheduler:
         self.requests: dict[str, Request] = {}
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        # Counted as they come and go: a long queue must not make each step longer.
+        self.num_preempted = 0
         self._outcome = Outcome(self)
         self._next_arrival = 0
         self._next_sequence = 0
@@ -82,7 +84,7 @@ class Scheduler:
 
     @property
     def queues(self) -> QueueLengths:
-        preempted = sum(s.status is SequenceStatus.PREEMPTED for s in self.waiting)
+        preempted = self.num_preempted
         return QueueLengths(len(self.waiting) - preempted, len(self.running), preempted)
 
     # -- requests come and go -----------------------------------------------------------------
@@ -94,14 +96,16 @@ class Scheduler:
                 f"request_id {request.request_id} is in use: wait for it to end or choose another",
                 "request_id",
             )
-        queued = sum(not sequence.started for sequence in self.waiting)
-        refused = refusal(self.config, request, queued)
+        refused = refusal(self.config, request, len(self.waiting) - self.num_preempted)
         if refused is not None:
             why, error = refused
             if why is not None:
                 prompt_tokens = len(request.prompt)
                 self.events.append(RequestRejected(request.request_id, why, prompt_tokens))
             raise error
+        request.end_tokens = frozenset(request.params.stop_token_ids)
+        if not request.params.ignore_eos:
+            request.end_tokens |= self.eos_token_ids
         request.arrival = self._next_arrival
         self._next_arrival += 1
         self.requests[request.request_id] = request
@@ -158,6 +162,12 @@ class Scheduler:
         budget = self.config.max_num_batched_tokens - decodes
         position = 0
         while position < len(self.running):
+            sequence = self.running[position]
+            if sequence.decodes_alone and self.tables.has_own_slot(sequence):
+                # Most rows of most steps: nothing to share, to take or to copy.
+                plan.rows.append(Row(sequence, 1, [sequence]))
+                position += 1
+                continue
             unit = self._unit(self.running, position)
             rows = self._rows(unit, budget, decodes_reserved=True)
             while rows and not self._has_room(rows):
@@ -169,7 +179,7 @@ class Scheduler:
                     budget -= count if sequence.remaining > 1 else 0
                     self._schedule_row(plan, sequence, count)
                 position += len(unit)
-        if not preempted_any:
+        if self.waiting and not preempted_any:
             self._admit(plan, budget)
         return plan
 
@@ -278,6 +288,7 @@ class Scheduler:
         return used
 
     def _start(self, sequence: Sequence) -> None:
+        self.num_preempted -= sequence.status is SequenceStatus.PREEMPTED
         sequence.status = SequenceStatus.RUNNING
         request = sequence.request
         if request.first_scheduled is None:
@@ -310,6 +321,7 @@ class Scheduler:
         self.tables.release(victim, ReleaseWhy.PREEMPTED)
         victim.computed = 0
         victim.status = SequenceStatus.PREEMPTED
+        self.num_preempted += 1
         victim.preemptions += 1
         victim.request.preemptions += 1
         bisect.insort(self.waiting, victim, key=lambda s: s.order)

@@ -38,6 +38,7 @@ class Request:
         self.priority = priority
         self.cache_salt = cache_salt
         self.arrival = -1
+        self.end_tokens: frozenset[int] = frozenset()
         self.seed = params.seed if params.seed is not None else random.getrandbits(63)
         self.sequences: list[Sequence] = []
         self.beams = BeamSearch(params) if params.use_beam_search else None
@@ -106,6 +107,12 @@ class Sequence:
     def remaining(self) -> int:
         """Tokens without KV; the last of them gives the next one."""
         return len(self.tokens) - self.computed
+
+    @property
+    def decodes_alone(self) -> bool:
+        """Its next token is the only one without KV, and neither beams nor forks hang on it."""
+        request = self.request
+        return len(self.tokens) - self.computed == 1 and request.forked and request.beams is None
 
     @property
     def output(self) -> list[int]:

@@ -9,6 +9,7 @@ from engine.events.records import (
     Fork,
     Preempt,
     Release,
+    ReleaseWhy,
     RequestFinished,
     RequestRejected,
     ScheduledKind,
@@ -153,20 +154,15 @@ def test_abort_frees_everything_in_every_state_and_twice_does_no_harm(steps):
 
 
 def test_a_copy_source_is_not_handed_out_before_its_copy_has_run():
-    driver = Driver(config(block_size=2, num_blocks=3, max_model_len=6))
-    driver.add(1, n=2, max_tokens=5)
+    driver = Driver(config(num_blocks=3, max_model_len=12))
+    request = driver.add(2, n=2, max_tokens=4)
     driver.step()
-    # The elder copies the shared block; the younger, preempted later on, gives its own back.
-    driver.run()
-    pool = driver.scheduler.pool
-    source, _ = pool.take()
-    pool.share(source)
-    pool.hold_copy_source(source)
-    pool.drop(source)
-    pool.drop(source)
-    assert pool.num_free == 3
-    assert pool.num_available == 2
-    assert source not in (pool.take()[0], pool.take()[0])
+    elder, younger = request.sequences
+    tables, pool = driver.scheduler.tables, driver.scheduler.pool
+    source, _ = tables.append(elder, 1)
+    tables.release(younger, ReleaseWhy.PREEMPTED)
+    assert (pool.ref_count[source], pool.num_free, pool.num_available) == (0, 2, 1)
+    assert pool.take()[0] != source
     pool.copies_done()
     assert pool.take() == (source, False)
 
