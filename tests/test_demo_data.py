@@ -26,6 +26,8 @@ def test_every_record_folds_and_passes_all_checks(path):
     assert path.stat().st_size < 400_000
     totals = state.totals
     assert totals.allocated_free > 96
+    assert totals.allocated_evicted > 0
+    assert totals.prefix_hit_tokens > 0
     assert totals.cow_copies > 0
     assert sum(totals.preemptions.values()) > 0
     assert totals.recompute_tokens > 0
@@ -39,4 +41,4 @@ def test_the_run_is_one_of_the_demos_model_with_its_text(path):
         assert reader.header.num_blocks == 96
         assert "text" not in reader.header.redacted
         kinds = {type(e).__name__ for r in reader if isinstance(r, Step) for e in r.events}
-    assert {"Allocate", "Share", "CopyOnWrite", "Preempt", "Fork", "Sampled"} <= kinds
+    assert {"Allocate", "Share", "CopyOnWrite", "Preempt", "Fork", "Sampled", "Cache", "Evict"} <= kinds
