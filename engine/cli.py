@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from engine import __version__
+from engine.bench.commands import app as bench_app
 from engine.core.config import ConfigError
 from engine.events import TraceError
 
@@ -23,6 +24,9 @@ app = typer.Typer(
 )
 
 
+app.add_typer(bench_app, name="bench")
+
+
 @app.command()
 def serve(
     model: Annotated[
@@ -32,7 +36,8 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
     engine_name: Annotated[str, typer.Option(help="Name shown in dashboards.")] = "glasspool",
     dtype: Annotated[
-        str | None, typer.Option(help="float32, bfloat16, float16; by default float32 on a CPU.")
+        str | None,
+        typer.Option(help="float32, bfloat16, float16; by default what the machine is fast in."),
     ] = None,
     block_size: Annotated[int, typer.Option(help="Slots in a block.")] = 16,
     num_gpu_blocks_override: Annotated[

@@ -1,9 +1,19 @@
-"""Paged attention and its cache writes: one interface, torch twins on every device.
+"""Paged attention and its cache writes: one interface, Triton on a GPU, torch elsewhere.
 
-`kernels.torch_twins` is the reference and the path for CPUs.
+`kernels.torch_twins` is the reference for every device and the path for CPUs; `kernels.gpu` has the
+Triton kernels, imported only where they run; `kernels.dispatch` chooses.
 """
 
+from kernels.dispatch import Backend, backend, copy_blocks, paged_attention, write_kv
+from kernels.errors import KernelError
 from kernels.ragged import RaggedBatch
-from kernels.torch_twins import copy_blocks, paged_attention, write_kv
 
-__all__ = ["RaggedBatch", "copy_blocks", "paged_attention", "write_kv"]
+__all__ = [
+    "Backend",
+    "KernelError",
+    "RaggedBatch",
+    "backend",
+    "copy_blocks",
+    "paged_attention",
+    "write_kv",
+]

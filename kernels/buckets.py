@@ -5,18 +5,24 @@
                  ████░░░░░░░░░░░░                    ████
                  ███░░░░░░░░░░░░░                    ███░
 
-A bucket is a handful of torch calls, so it pays only where it saves more than these cost.
+A bucket is a handful of torch calls, so it pays only where it saves more than these cost. On a CPU
+it pays too where a bucket's gathered keys no longer fit beside its values into the core's own cache.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
 from kernels.ragged import RaggedBatch
 
-# What a bucket costs beside its keys, in keys: about 80 us of calls, at 0.3 to 0.8 us a key as
-# measured with 3 kv heads of 64. Larger models pay more for a key, so for them it errs to few.
-BUCKET_COST = 200
+# What a bucket costs beside its keys, in keys: about 100 us of calls, at 0.25 to 0.8 us a key as
+# measured with 3 kv heads of 64; 50 to 500 did alike. Larger models pay more for a key, so for them
+# it errs to few buckets.
+BUCKET_COST = 400
+# The most that a bucket's keys take on a CPU, for each of torch's threads. Gathers of 0.8 MB were
+# attended in 0.5 to 0.8 of the time of 5 to 24 MB at once; from 2.5 MB on little was won.
+BUCKET_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -53,16 +59,35 @@ def split_by_length(lengths: list[int], cost: int = BUCKET_COST) -> list[list[in
     return buckets
 
 
+def split_by_size(rows: int, row_bytes: int, limit: int) -> list[slice]:
+    """Parts of like size of a bucket, each within the limit or a single row."""
+    parts = min(rows, -(-rows * row_bytes // limit))
+    cuts = [rows * part // parts for part in range(parts + 1)]
+    return [slice(start, end) for start, end in pairwise(cuts)]
+
+
 def decode_buckets(
-    batch: RaggedBatch, block_size: int, window: int | None, dtype: torch.dtype
+    batch: RaggedBatch, cache: torch.Tensor, window: int | None, dtype: torch.dtype
 ) -> list[Bucket]:
-    """The batch's decode rows in buckets. A window leaves out the blocks before it."""
-    rows = batch.decode_rows
+    """The batch's decode rows in buckets. A window leaves out the blocks before it.
+
+    cache: K or V of any layer: [num_blocks, block_size, kv_heads, head_dim].
+    """
+    rows, block_size = batch.decode_rows, cache.shape[1]
     if not rows:
         return []
     ends = [batch.rows[row][2] for row in rows]
     begins = [max(0, end - window) if window else 0 for end in ends]
-    spans = [end - begin // block_size * block_size for begin, end in zip(begins, ends, strict=True)]
+    spans = [
+        end - begin // block_size * block_size for begin, end in zip(begins, ends, strict=True)
+    ]
+    parts = []
+    for indices in split_by_length(spans):
+        row_bytes = max(spans[index] for index in indices) * cache[0, 0].numel() * cache.itemsize
+        cuts = [slice(None)]
+        if cache.device.type == "cpu":
+            cuts = split_by_size(len(indices), row_bytes, BUCKET_BYTES * torch.get_num_threads())
+        parts += [indices[cut] for cut in cuts]
     return [
         _bucket(
             batch,
@@ -73,7 +98,7 @@ def decode_buckets(
             block_size,
             dtype,
         )
-        for indices in split_by_length(spans)
+        for indices in parts
     ]
 
 

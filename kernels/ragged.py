@@ -72,7 +72,9 @@ class RaggedBatch:
     @cached_property
     def decode_rows(self) -> list[int]:
         """Rows with one query, and keys."""
-        return [row for row, (start, end, keys) in enumerate(self.rows) if end - start == 1 and keys]
+        return [
+            row for row, (start, end, keys) in enumerate(self.rows) if end - start == 1 and keys
+        ]
 
     @cached_property
     def prefill_rows(self) -> list[int]:

@@ -63,8 +63,8 @@ def paged_attention(
     """
     out = empty_output(q, batch)
     buckets = batch.once(
-        ("buckets", k_cache.shape[1], window, q.dtype),
-        lambda: decode_buckets(batch, k_cache.shape[1], window, q.dtype),
+        ("buckets", k_cache.shape[1:], window, q.dtype),
+        lambda: decode_buckets(batch, k_cache, window, q.dtype),
     )
     for bucket in buckets:
         out.index_copy_(

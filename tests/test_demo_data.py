@@ -41,4 +41,13 @@ def test_the_run_is_one_of_the_demos_model_with_its_text(path):
         assert reader.header.num_blocks == 96
         assert "text" not in reader.header.redacted
         kinds = {type(e).__name__ for r in reader if isinstance(r, Step) for e in r.events}
-    assert {"Allocate", "Share", "CopyOnWrite", "Preempt", "Fork", "Sampled", "Cache", "Evict"} <= kinds
+    assert {
+        "Allocate",
+        "Share",
+        "CopyOnWrite",
+        "Preempt",
+        "Fork",
+        "Sampled",
+        "Cache",
+        "Evict",
+    } <= kinds

@@ -12,7 +12,9 @@ app = typer.Typer(help="Measure what paging costs and what it buys, here.", no_a
 def throughput(
     model: Annotated[str, typer.Option(help="As for serve.")] = "SmolLM2-135M-Instruct",
     memory_tokens: Annotated[int, typer.Option(help="Slots of the KV cache, both ways.")] = 4096,
-    max_model_len: Annotated[int, typer.Option(help="What naive reservation takes a sequence.")] = 512,
+    max_model_len: Annotated[
+        int, typer.Option(help="What naive reservation takes a sequence.")
+    ] = 512,
     batch: Annotated[str, typer.Option(help="Most running sequences, a list.")] = "1,4,8,16,32",
     requests: Annotated[int, typer.Option(help="Requests of each run.")] = 32,
     repeats: Annotated[int, typer.Option(help="Interleaved runs of each point.")] = 3,
@@ -41,6 +43,45 @@ def throughput(
     report.show(f"{model}: {memory_tokens:,} slots", rows, bench.UNITS)
     if out is not None:
         for path in report.save(out, "throughput", rows, bench.chart(rows)):
+            console.print(f"wrote {path}")
+
+
+@app.command()
+def attention(
+    heads: Annotated[int, typer.Option(help="Query heads.")] = 9,
+    kv_heads: Annotated[int, typer.Option(help="Key and value heads.")] = 3,
+    head_dim: Annotated[int, typer.Option(help="Width of a head.")] = 64,
+    batch: Annotated[str, typer.Option(help="Rows, a list.")] = "1,8,32",
+    context: Annotated[str, typer.Option(help="Keys of each row, a list.")] = "256,1024",
+    block_size: Annotated[str, typer.Option(help="Tokens in a block, a list.")] = "1,8,16,32,128",
+    repeats: Annotated[int, typer.Option(help="Paired calls of each point.")] = 50,
+    out: Annotated[Path | None, typer.Option(help="Folder for the data and a picture.")] = None,
+) -> None:
+    """One decode step's attention: over block tables against over contiguous keys."""
+    import torch
+    from rich.console import Console
+
+    from engine.bench import attention as bench
+    from engine.bench import report
+
+    console = Console(stderr=True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    settings = bench.AttentionSettings(
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        dtype=torch.float16 if device == "cuda" else torch.float32,
+        device=device,
+        batches=_numbers(batch),
+        contexts=_numbers(context),
+        block_sizes=_numbers(block_size),
+        repeats=repeats,
+    )
+    with console.status("measuring") as status:
+        rows = bench.measure(settings, status.update)
+    report.show(f"decode attention on {device}, {settings.dtype}", rows, bench.UNITS)
+    if out is not None:
+        for path in report.save(out, "attention", rows, bench.chart(rows)):
             console.print(f"wrote {path}")
 
 

@@ -33,4 +33,10 @@ def save(folder: Path, name: str, rows: Sequence[dict[str, Any]], chart: Any) ->
 def _text(value: Any) -> str:
     if value is None:
         return "–"
-    return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        f"{value:,.3g}"
+        if isinstance(value, float)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )

@@ -122,9 +122,10 @@ def _run(
     )
     engine = LLMEngine(config, runner)
     draw = random.Random(settings.seed)
+    vocabulary = loaded.model.get_input_embeddings().weight.shape[0]
     output = 0
     for number in range(settings.requests):
-        prompt = [draw.randrange(1000) for _ in range(draw.randint(*settings.prompt_tokens))]
+        prompt = [draw.randrange(vocabulary) for _ in range(draw.randint(*settings.prompt_tokens))]
         length = draw.randint(*settings.output_tokens)
         output += length
         params = SamplingParams(max_tokens=length, temperature=0, ignore_eos=True)

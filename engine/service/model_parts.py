@@ -4,6 +4,7 @@ import logging
 
 import torch
 
+import kernels
 from engine.core.config import ConfigError, EngineConfig
 from engine.model.runner import ModelRunner
 from engine.model.weights import LoadedModel, load_model
@@ -16,6 +17,7 @@ log = logging.getLogger("glasspool")
 def model_parts(settings: ServeSettings) -> Parts:
     """Load the model. Raises ConfigError."""
     loaded = load_model(settings.model, _dtype(settings.dtype), log.info)
+    log.info("kernels: %s", _kernels(loaded))
 
     def make_runner(config: EngineConfig) -> ModelRunner:
         return ModelRunner(
@@ -41,6 +43,14 @@ def model_parts(settings: ServeSettings) -> Parts:
         blocks_that_fit=lambda block_size: _blocks_that_fit(settings, loaded, block_size),
         make_runner=make_runner,
     )
+
+
+def _kernels(loaded: LoadedModel) -> str:
+    """The kernels that will run, asked now rather than in the first step."""
+    try:
+        return kernels.backend(loaded.model.device).value
+    except kernels.KernelError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _dtype(name: str | None) -> torch.dtype | None:

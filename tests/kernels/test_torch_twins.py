@@ -5,77 +5,108 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kernels
+from kernels import torch_twins
+from kernels.buckets import split_by_length, split_by_size
+from kernels.contiguous import contiguous_twin
+from tests.kernels.cases import build, rows
 
-rows = st.lists(
-    st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))),
-    min_size=1,
-    max_size=6,
-)
-
-
-def reference(q, k, v, scale):
-    """One sequence. q: [queries, heads, dim], the last of the keys' positions."""
-    queries, heads, _ = q.shape
-    group = heads // k.shape[1]
-    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-    scores = torch.einsum("qhd,khd->hqk", q, k) * scale
-    future = torch.ones(queries, k.shape[0], dtype=torch.bool).triu(k.shape[0] - queries + 1)
-    return torch.einsum("hqk,khd->qhd", scores.masked_fill(future, -torch.inf).softmax(-1), v)
+shapes = {
+    "rows": rows,
+    "block_size": st.sampled_from([1, 3, 16, 128]),
+    "heads": st.sampled_from([(4, 4), (6, 2), (9, 3), (5, 1)]),
+    "head_dim": st.sampled_from([8, 24, 64]),
+    "dtype": st.sampled_from([torch.float32, torch.float16, torch.float64]),
+    "window": st.sampled_from([None, None, 1, 5, 33]),
+    "padding": st.integers(0, 2),
+    "seed": st.integers(0, 1000),
+}
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    rows=rows,
-    block_size=st.sampled_from([1, 3, 16]),
-    heads=st.sampled_from([(4, 4), (6, 2), (9, 3)]),
-    head_dim=st.sampled_from([8, 24]),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-    seed=st.integers(0, 1000),
-)
-def test_paged_attention_equals_contiguous_attention(
-    rows, block_size, heads, head_dim, dtype, seed
-):
-    torch.manual_seed(seed)
-    heads, kv_heads = heads
-    blocks = [-(-length // block_size) for length, _ in rows]
-    num_blocks = sum(blocks) + 3
-    order = torch.randperm(num_blocks).tolist()
-    caches = [torch.full((num_blocks, block_size, kv_heads, head_dim), 77.0, dtype=dtype)] * 2
-    k_cache, v_cache = caches[0], caches[1].clone()
-    tables, queries, expected = [], [], []
-    for (length, count), entries in zip(rows, blocks, strict=True):
-        table = [order.pop() for _ in range(entries)]
-        k, v = torch.randn(2, length, kv_heads, head_dim, dtype=dtype)
-        q = torch.randn(count, heads, head_dim, dtype=dtype)
-        slots = [table[i // block_size] * block_size + i % block_size for i in range(length)]
-        kernels.write_kv(k, v, k_cache, v_cache, torch.tensor(slots))
-        tables.append(table)
-        queries.append(q)
-        expected.append(reference(q.double(), k.double(), v.double(), 0.3))
-    batch = kernels.RaggedBatch(
-        block_tables=torch.tensor([t + [order[0]] * (max(blocks) - len(t)) for t in tables]),
-        seq_lens=torch.tensor([length for length, _ in rows]),
-        cu_query_lens=torch.tensor([0, *torch.tensor([c for _, c in rows]).cumsum(0).tolist()]),
+@given(**shapes)
+def test_paged_attention_equals_the_reference(heads, **shape):
+    case = build(heads=heads[0], kv_heads=heads[1], **shape)
+    case.check(
+        torch_twins.paged_attention(
+            case.q, case.k_cache, case.v_cache, case.batch, case.scale, case.window
+        )
     )
-    out = kernels.paged_attention(torch.cat(queries), k_cache, v_cache, batch, 0.3)
-    tolerance = 1e-5 if dtype is torch.float32 else 1e-12
-    torch.testing.assert_close(out.double(), torch.cat(expected), atol=tolerance, rtol=tolerance)
+
+
+@settings(max_examples=30, deadline=None)
+@given(**shapes)
+def test_contiguous_attention_equals_the_reference(heads, **shape):
+    case = build(heads=heads[0], kv_heads=heads[1], **shape)
+    case.check(contiguous_twin(case.q, *case.strips, case.batch, case.scale, case.window))
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_second_layer_computes_what_the_first_did(layers):
+    case = build([(40, 1), (7, 1), (9, 4), (300, 1)], window=20)
+    for _ in range(layers):
+        out = torch_twins.paged_attention(
+            case.q, case.k_cache, case.v_cache, case.batch, case.scale, case.window
+        )
+    case.check(out)
+
+
+def test_queries_may_have_any_strides():
+    case = build([(20, 1), (6, 6)])
+    q = case.q.transpose(0, 1).contiguous().transpose(0, 1)
+    assert not q.is_contiguous()
+    case.check(torch_twins.paged_attention(q, case.k_cache, case.v_cache, case.batch, case.scale))
 
 
 def test_padding_slots_are_stored_nowhere():
     k_cache, v_cache = torch.zeros(2, 2, 1, 4), torch.zeros(2, 2, 1, 4)
     k, v = torch.ones(3, 1, 4), torch.full((3, 1, 4), 2.0)
-    kernels.write_kv(k, v, k_cache, v_cache, torch.tensor([3, -1, 0]))
+    torch_twins.write_kv(k, v, k_cache, v_cache, torch.tensor([3, -1, 0]))
     assert k_cache.flatten(0, 1).sum(-1).flatten().tolist() == [4, 0, 0, 4]
     assert v_cache.flatten(0, 1).sum(-1).flatten().tolist() == [8, 0, 0, 8]
 
 
-@pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1), (1, 2)], [(2, 0), (0, 2)], [(1, 3), (1, 0)]])
+@pytest.mark.parametrize(
+    "pairs", [[], [(0, 1)], [(0, 1), (1, 2)], [(2, 0), (0, 2)], [(1, 3), (1, 0)]]
+)
 def test_copies_read_before_any_write(pairs):
     cache = torch.arange(4.0).view(4, 1, 1, 1).expand(4, 2, 1, 3).clone()
-    kernels.copy_blocks([cache], pairs)
+    torch_twins.copy_blocks([cache], pairs)
     expected = [0.0, 1.0, 2.0, 3.0]
     for source, target in pairs:
         expected[target] = float(source)
     assert cache[:, 0, 0, 0].tolist() == expected
+
+
+@given(st.lists(st.integers(1, 2000), min_size=1, max_size=40), st.sampled_from([1, 200, 10_000]))
+def test_buckets_hold_each_row_once_and_no_cut_is_left_that_pays(lengths, cost):
+    buckets = split_by_length(lengths, cost)
+    assert sorted(index for bucket in buckets for index in bucket) == list(range(len(lengths)))
+    for bucket in buckets:
+        longest = max(lengths[index] for index in bucket)
+        for limit in {lengths[index] for index in bucket}:
+            shorter = sum(lengths[index] <= limit for index in bucket)
+            assert shorter * (longest - limit) <= cost
+
+
+def test_rows_of_one_length_are_one_bucket():
+    assert split_by_length([64] * 24) == [list(range(24))]
+
+
+@given(st.integers(1, 70), st.integers(1, 3000))
+def test_parts_hold_each_row_once_and_keep_the_limit(rows, row_bytes):
+    parts = split_by_size(rows, row_bytes, limit=2000)
+    indices = [index for part in parts for index in range(rows)[part]]
+    assert indices == list(range(rows))
+    for part in parts:
+        count = len(range(rows)[part])
+        # Parts of like size may differ by a row.
+        assert count == 1 or (count - 1) * row_bytes <= 2000
+
+
+def test_large_batches_take_several_parts_and_equal_the_reference():
+    case = build([(300, 1)] * 30, heads=8, kv_heads=8, head_dim=64)
+    case.check(
+        torch_twins.paged_attention(case.q, case.k_cache, case.v_cache, case.batch, case.scale)
+    )
+    (buckets,) = case.batch._derived.values()
+    assert len(buckets) > 1
