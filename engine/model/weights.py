@@ -62,8 +62,8 @@ class LoadedModel:
 def load_model(name: str, dtype: torch.dtype | None, say: Callable[[str], None]) -> LoadedModel:
     """Load `name`: the default model, a local folder, or a name that transformers can resolve.
 
-    dtype None is the best for a CPU (see cpu_dtype) and the checkpoint's own on a GPU. `say` is told what is being
-    done. Raises ModelError.
+    dtype None is the best for a CPU (see cpu_dtype) and the checkpoint's own on a GPU. `say` is told what
+    is being done. Raises ModelError.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if dtype is None and device == "cpu":
