@@ -84,10 +84,8 @@ def _pair(
     per_row = -(-context // block_size)
     tables = torch.randperm(rows * per_row, device=settings.device).view(rows, per_row)
     k_cache, v_cache = torch.randn(2, rows * per_row, block_size, *shape, **kind)
-    batch = kernels.RaggedBatch(
-        block_tables=tables,
-        seq_lens=torch.full((rows,), context, device=settings.device),
-        cu_query_lens=torch.arange(rows + 1, device=settings.device),
+    batch = kernels.RaggedBatch.from_lists(
+        tables.tolist(), [context] * rows, [1] * rows, settings.device
     )
     q = torch.randn(rows, settings.heads, settings.head_dim, **kind)
     # The strip has the same keys in the same order, so both must give the same.

@@ -53,7 +53,7 @@ class ModelRunner:
     @torch.inference_mode()
     def run(self, plan: Plan) -> torch.Tensor:
         """Logits that `sample` needs, in the order above: [needed, vocabulary], maybe none."""
-        token_ids, positions, slots, cu_query_lens = [], [], [], [0]
+        token_ids, positions, slots = [], [], []
         last, prompt = [], []
         for row in plan.rows:
             table, end = row.sequence.table, row.start + row.count
@@ -63,18 +63,16 @@ class ModelRunner:
                 table[position // self.block_size] * self.block_size + position % self.block_size
                 for position in range(row.start, end)
             ]
-            first = cu_query_lens[-1]
-            cu_query_lens.append(first + row.count)
+            first = len(token_ids) - row.count
             if row.samples:
                 last.append(first + row.count - 1)
             # The token at a position is predicted one before it.
             prompt += [first + position - 1 - row.start for position in _untold(row)]
-        tables = [row.sequence.table for row in plan.rows]
-        longest = max(map(len, tables))
-        batch = kernels.RaggedBatch(
-            block_tables=self._tensor([table + [0] * (longest - len(table)) for table in tables]),
-            seq_lens=self._tensor([row.start + row.count for row in plan.rows]),
-            cu_query_lens=self._tensor(cu_query_lens),
+        batch = kernels.RaggedBatch.from_lists(
+            [row.sequence.table for row in plan.rows],
+            [row.start + row.count for row in plan.rows],
+            [row.count for row in plan.rows],
+            self.device,
         )
         output = self.model(
             input_ids=self._tensor([token_ids]),
