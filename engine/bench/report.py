@@ -33,10 +33,6 @@ def save(folder: Path, name: str, rows: Sequence[dict[str, Any]], chart: Any) ->
 def _text(value: Any) -> str:
     if value is None:
         return "–"
-    return (
-        f"{value:,.3g}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
