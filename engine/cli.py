@@ -74,6 +74,21 @@ def serve(
     scheduling_policy: Annotated[
         str, typer.Option(help="fcfs, or priority: requests with a lower number first.")
     ] = "fcfs",
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GLASSPOOL_API_KEY",
+            help="Clients must send this key; better set in the environment, where ps shows it not.",
+        ),
+    ] = None,
+    allowed_origins: Annotated[
+        list[str] | None,
+        typer.Option(help="Origin whose pages may use the server; again for more. *: any."),
+    ] = None,
+    shutdown_timeout: Annotated[
+        float,
+        typer.Option(help="Seconds that running requests have to end after SIGTERM or Ctrl-C."),
+    ] = 30.0,
     record: Annotated[
         Path | None, typer.Option(help="Record every event to this .jsonl.zst file.")
     ] = None,
@@ -107,6 +122,9 @@ def serve(
             watermark=watermark,
             max_num_queued_reqs=max_num_queued_reqs,
             scheduling_policy=scheduling_policy,
+            api_key=api_key,
+            allowed_origins=tuple(allowed_origins or ()),
+            shutdown_timeout=shutdown_timeout,
             record=record,
             record_text=record_text,
         )

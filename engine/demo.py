@@ -121,6 +121,8 @@ class _Demo:
         argv += ["--host", settings.host, "--port", str(settings.port)]
         argv += ["--num-gpu-blocks-override", str(settings.num_blocks), "--block-size", "16"]
         argv += ["--max-model-len", "512", "--max-num-seqs", "24", "--record-text"]
+        # The demo's own clients are gone when it stops.
+        argv += ["--shutdown-timeout", "0"]
         if settings.record is not None:
             argv += ["--record", str(settings.record)]
         return argv

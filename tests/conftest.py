@@ -9,6 +9,15 @@ import pytest
 from tests.servers import EngineServer
 
 TINY_VOCABULARY = 300
+TINY_CHAT_TEMPLATE = """\
+{%- for m in messages -%}
+{%- if loop.index0 and m.role == messages[loop.index0 - 1].role -%}
+{{ raise_exception('roles must alternate') }}
+{%- endif -%}
+{{ '<|260|>' + m.role + ':' + m.content + '<|261|>' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<|260|>' }}{%- endif -%}
+"""
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +50,9 @@ def tiny_model(tmp_path_factory) -> Path:
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|256|>").save_pretrained(folder)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|256|>")
+    fast.chat_template = TINY_CHAT_TEMPLATE
+    fast.save_pretrained(folder)
     return folder
 
 

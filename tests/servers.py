@@ -74,11 +74,11 @@ class Process:
 class EngineServer(Process):
     """`glasspool serve`, ready."""
 
-    def __init__(self, *args: str) -> None:
+    def __init__(self, *args: str, **environment: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.events_url = f"ws://127.0.0.1:{self.port}/v1/events"
-        super().__init__("serve", "--port", str(self.port), *args)
+        super().__init__("serve", "--port", str(self.port), *args, **environment)
         try:
             wait_until(self._ready, 120, "the engine is ready")
         except BaseException:

@@ -116,10 +116,14 @@ class Outcome:
         elif sequence.num_output >= params.max_tokens:
             reason = FinishReason.LENGTH
         else:
-            return
-        self._finish_sequence(sequence, reason)
-        if sequence.request.sequences_ended:
-            self._finish_request(sequence.request, reason)
+            reason = None
+        request = sequence.request
+        if reason is not None:
+            self._finish_sequence(sequence, reason)
+        if request.on_token is not None:
+            request.on_token(sequence)
+        if reason is not None and request.sequences_ended:
+            self._finish_request(request, reason)
 
     def _append(self, sequence: Sequence, token: int, now: float) -> None:
         sequence.tokens.append(token)

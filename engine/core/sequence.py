@@ -16,8 +16,9 @@ class Request:
 
     `arrival` orders requests (first come, first served), and before it `priority` where the policy
     says so (lower first); `arrived` is the monotonic time of the call. Requests share cached blocks
-    with those of the same `cache_salt` only. `on_finish`, where given, is called once in the
-    engine's thread when all sequences have ended.
+    with those of the same `cache_salt` only. In the engine's thread, and only where given, `on_token`
+    is called with a sequence for each token that it has drawn (not for beams, which may yet be
+    dropped) and `on_finish` once, when all sequences have ended.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class Request:
         on_finish: Callable[["Request"], None] | None = None,
         priority: int = 0,
         cache_salt: str | None = None,
+        on_token: Callable[["Sequence"], None] | None = None,
     ) -> None:
         self.request_id = request_id
         self.prompt = prompt
         self.params = params
         self.arrived = arrived
         self.on_finish = on_finish
+        self.on_token = on_token
         self.priority = priority
         self.cache_salt = cache_salt
         self.arrival = -1

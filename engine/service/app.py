@@ -1,50 +1,68 @@
 """The FastAPI application over one engine."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
 
 from engine import __version__
 from engine.core.config import RequestError
-from engine.service import completions, errors, metrics, stream
+from engine.service import chat, completions, errors, metrics, pool, server_routes, stream
 from engine.service.context import ServiceContext
 from engine.service.engine_thread import EngineStopped
+from engine.service.guards import BodyGuard, KeyGuard, OriginGuard
+from engine.service.request_log import RequestLog
+
+_DESCRIPTION = """\
+An LLM engine with a paged KV cache that shows its block pool.
+
+The generation routes take what OpenAI clients send; parameters that are not served are refused by
+name. `WS /v1/events` streams every change of the pool, a record a step.
+"""
 
 
-def create_app(context: ServiceContext) -> FastAPI:
-    """Routes over `context`. The engine's thread starts and stops with the application."""
+def create_app(
+    context: ServiceContext, *, api_key: str | None = None, allowed_origins: tuple[str, ...] = ()
+) -> FastAPI:
+    """Routes over `context`. The engine's thread starts and stops with the application.
+
+    With `api_key`, everything but /health asks for it. `allowed_origins`: whose pages may use the
+    routes from a browser, beside this server's own; `*` for any.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        context.engine.start()
+        context.engine.start(asyncio.get_running_loop())
         yield
-        context.engine.stop()
+        await asyncio.to_thread(context.engine.stop)
 
-    app = FastAPI(title="Glasspool", version=__version__, lifespan=lifespan)
+    app = FastAPI(
+        title="Glasspool", description=_DESCRIPTION, version=__version__, lifespan=lifespan
+    )
     app.state.context = context
-    for route in (completions, stream, metrics):
+    for route in (completions, chat, pool, stream, server_routes, metrics):
         app.include_router(route.router)
     app.add_exception_handler(RequestError, errors.on_request_error)
     app.add_exception_handler(RequestValidationError, errors.on_validation_error)
     app.add_exception_handler(HTTPException, errors.on_http_error)
     app.add_exception_handler(EngineStopped, errors.on_engine_stopped)
-
-    @app.get("/health", summary="Is the engine able to serve?")
-    async def health(http: Request) -> JSONResponse:
-        engine = context.engine
-        if engine.alive:
-            return JSONResponse({"status": "ok", "model": context.model_name})
-        return JSONResponse(
-            {"status": "failed", "why": engine.failure or "the engine has stopped"}, 503
+    app.add_exception_handler(Exception, errors.on_failure)
+    # The last that is added comes first.
+    app.add_middleware(BodyGuard)
+    if api_key is not None:
+        app.add_middleware(KeyGuard, api_key=api_key)
+    if allowed_origins:
+        # Also answers a browser's question before the request, which carries no key.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(allowed_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
         )
-
-    @app.get("/v1/models", summary="The served model")
-    async def models() -> dict:
-        model = {"id": context.model_name, "object": "model", "owned_by": "glasspool"}
-        return {"object": "list", "data": [model]}
-
+    app.add_middleware(OriginGuard, allowed=allowed_origins)
+    app.add_middleware(RequestLog)
     return app

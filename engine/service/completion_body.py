@@ -1,75 +1,64 @@
-"""What a client may ask of /v1/completions. Anything else is refused by name, never ignored."""
+"""What a client may ask of /v1/completions."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from engine.core.config import RequestError, SamplingParams
+from engine.service.generation_body import GenerationBody
+
+MAX_PROMPTS = 1024
+_TOKENS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 
 
-class CompletionBody(BaseModel):
+def _prompts(value: Any) -> list[str | list[int]]:
+    """One prompt or several, as text or token ids, as a list of prompts."""
+    if _is_prompt(value):
+        return [value]
+    if isinstance(value, list) and value and all(_is_prompt(prompt) for prompt in value):
+        if len(value) > MAX_PROMPTS:
+            raise ValueError(f"{len(value)} prompts; a call takes up to {MAX_PROMPTS}")
+        return value
+    raise ValueError("a prompt is text or a list of token ids; there may be a list of prompts")
+
+
+def _is_prompt(value: Any) -> bool:
+    # An exact type: true is an int in Python, and no token.
+    return isinstance(value, str) or (
+        isinstance(value, list) and bool(value) and all(type(token) is int for token in value)
+    )
+
+
+Prompts = Annotated[
+    list[str | list[int]],
+    PlainValidator(_prompts),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                _TOKENS,
+                {"type": "array", "items": _TOKENS, "minItems": 1},
+            ]
+        }
+    ),
+]
+
+
+class CompletionBody(GenerationBody):
     """The body of POST /v1/completions."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    model: str | None = Field(None, description="The served model; may be left out.")
-    prompt: str | list[Annotated[int, Field(ge=0)]] = Field(description="Text, or token ids.")
-    n: int = Field(1, description="Completions of this prompt. They share its blocks.")
+    prompt: Prompts = Field(description="Text or token ids; or a list of either.")
     max_tokens: int = Field(16, description="Most output tokens of each completion.")
-    min_tokens: int = Field(0, description="No completion ends before so many tokens.")
-    temperature: float = Field(1.0, description="0 is greedy.")
-    top_p: float = 1.0
-    top_k: int = Field(0, description="0 keeps all tokens.")
-    min_p: float = Field(0.0, description="Least probability, as a share of the best token's.")
-    seed: int | None = Field(None, description="The same seed gives the same text.")
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    repetition_penalty: float = Field(1.0, description="1 is none.")
-    logit_bias: dict[int, float] | None = Field(None, description="Token id to what is added.")
     logprobs: int | None = Field(None, description="Tell the drawn and so many of the best tokens.")
-    prompt_logprobs: int | None = Field(None, description="The same for the prompt.")
-    ignore_eos: bool = False
-    stop: str | list[str] | None = Field(None, description="The text ends before these strings.")
-    stop_token_ids: list[int] = []
-    use_beam_search: bool = Field(False, description="n beams instead of n draws.")
-    length_penalty: float = Field(1.0, description="Beams: score = logprob / length ** this.")
-    priority: int = Field(0, description="Lower comes first, where the engine's policy says so.")
-    cache_salt: str | None = Field(
-        None, max_length=256, description="Share cached blocks with requests of the same salt only."
-    )
-    stream: Literal[False] = Field(False, description="Streaming is not served yet.")
-    request_id: str | None = Field(
-        None, max_length=64, description="A name by which to find the request in the dashboard."
-    )
+    echo: bool = Field(False, description="Begin each text with its prompt.")
 
-    def sampling_params(self, vocab_size: int) -> SamplingParams:
+    def params(self, vocab_size: int) -> SamplingParams:
         """Raises RequestError for values out of range."""
-        bias = self.logit_bias or {}
-        unknown = next((token for token in bias if not 0 <= token < vocab_size), None)
-        if unknown is not None:
-            raise RequestError(
-                f"logit_bias names token id {unknown}; this model's ids end at {vocab_size - 1}",
-                "logit_bias",
-            )
-        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return SamplingParams(
-            n=self.n,
-            max_tokens=self.max_tokens,
-            min_tokens=self.min_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
-            min_p=self.min_p,
-            seed=self.seed,
-            presence_penalty=self.presence_penalty,
-            frequency_penalty=self.frequency_penalty,
-            repetition_penalty=self.repetition_penalty,
-            logit_bias=bias,
-            logprobs=self.logprobs,
-            prompt_logprobs=self.prompt_logprobs,
-            ignore_eos=self.ignore_eos,
-            stop=tuple(stop),
-            stop_token_ids=tuple(self.stop_token_ids),
-            use_beam_search=self.use_beam_search,
-            length_penalty=self.length_penalty,
-        )
+        self.check_together()
+        if self.echo and self.use_beam_search:
+            raise RequestError("echo does not go with use_beam_search: leave one out", "echo")
+        prompt_logprobs = self.prompt_logprobs
+        if self.echo and prompt_logprobs is None:
+            prompt_logprobs = self.logprobs
+        return self.sampling_params(vocab_size, self.max_tokens, self.logprobs, prompt_logprobs)

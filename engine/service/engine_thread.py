@@ -1,5 +1,6 @@
 """The one thread that owns the engine. Others hand it calls, and get futures."""
 
+import asyncio
 import contextlib
 import logging
 import queue
@@ -8,10 +9,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from engine.core.config import RequestError
 from engine.core.sequence import Request
 from engine.events.records import Keyframe, Step
 from engine.llm import LLMEngine
 from engine.service.event_log import EventLog
+from engine.service.outbox import Outbox
 from engine.service.recorder import Recorder
 
 log = logging.getLogger("glasspool")
@@ -26,22 +29,26 @@ class EngineThread:
     """Steps the engine while there is work, and sleeps when there is none.
 
     Calls run between steps, in the order in which they came. Every record goes to `event_log` and,
-    where there is one, to the recorder.
+    where there is one, to the recorder; what clients wait for leaves through `outbox`.
     """
 
     def __init__(self, engine: LLMEngine, event_log: EventLog, recorder: Recorder | None) -> None:
         self.engine = engine
         self.event_log = event_log
         self.recorder = recorder
+        self.outbox = Outbox()
         self.failure: str | None = None
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future]] = queue.SimpleQueue()
         self._stopping = False
+        self._accepting = True
         # Closes the door: after it, no call can be queued that nobody would answer.
         self._door = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         engine.on_record = self._on_record
 
-    def start(self) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to step; deliver to `loop`."""
+        self.outbox.open(loop)
         self._thread.start()
 
     def stop(self) -> None:
@@ -52,7 +59,8 @@ class EngineThread:
 
         with contextlib.suppress(EngineStopped):
             self.call(stop)
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     @property
     def alive(self) -> bool:
@@ -67,12 +75,45 @@ class EngineThread:
             self._calls.put((function, future))
         return future
 
-    def add(self, request: Request) -> "Future[None]":
-        """Queue a request. The future raises RequestError for one that can never run."""
-        return self.call(lambda: self.engine.add(request))
+    def add(self, requests: list[Request]) -> "Future[None]":
+        """Queue all of these, or none. The future raises RequestError for one that can never run."""
+        if not self._accepting:
+            raise EngineStopped("the server is shutting down: send the request to another")
 
-    def abort(self, request_id: str) -> "Future[bool]":
-        return self.call(lambda: self.engine.abort(request_id))
+        def add() -> None:
+            for number, request in enumerate(requests):
+                try:
+                    self.engine.add(request)
+                except RequestError:
+                    for added in requests[:number]:
+                        self.engine.abort(added.request_id)
+                    raise
+
+        return self.call(add)
+
+    def refuse_new_requests(self) -> None:
+        """From now on `add` raises EngineStopped; what runs goes on."""
+        self._accepting = False
+
+    def abort(self, requests: list[Request]) -> "Future[None]":
+        """End those of these that are unfinished; a later request of the same name is left alone."""
+
+        def abort() -> None:
+            unfinished = self.engine.scheduler.requests
+            for request in requests:
+                if unfinished.get(request.request_id) is request:
+                    self.engine.abort(request.request_id)
+
+        return self.call(abort)
+
+    def reset_prefix_cache(self) -> "Future[bool]":
+        """False, and nothing changes, while a block is active."""
+        return self.call(self.engine.reset_prefix_cache)
+
+    @property
+    def unfinished(self) -> int:
+        """Requests in the engine, as of this moment."""
+        return len(self.engine.scheduler.requests)
 
     def keyframe(self) -> "Future[Keyframe]":
         """The live state after the last record in the log."""
@@ -83,6 +124,7 @@ class EngineThread:
             while not self._stopping:
                 self._answer_calls()
                 self.engine.step()
+                self.outbox.flush()
         except Exception as error:
             self.failure = f"the engine failed: {type(error).__name__}: {error}"
             log.exception("the engine failed")
@@ -130,5 +172,6 @@ class EngineThread:
         for request_id in list(self.engine.scheduler.requests):
             self.engine.abort(request_id)
         self.engine.keyframe()
+        self.outbox.flush()
         if self.recorder is not None:
             self.recorder.close()

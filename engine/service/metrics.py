@@ -13,14 +13,26 @@ from prometheus_client.registry import Collector
 
 from engine.events import PoolState
 from engine.events.records import FinishReason, PreemptWhy, SequenceStatus
+from engine.service.answer_models import errors
 from engine.service.context import ServiceContext
 
-router = APIRouter()
+router = APIRouter(tags=["server"])
 
 
-@router.get("/metrics", summary="Prometheus metrics")
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_model=None,
+    responses={
+        200: {
+            "description": "The text exposition format",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
+    }
+    | errors(401, 403, 503),
+)
 def metrics(http: Request) -> Response:
-    """The text exposition format."""
+    """Every figure comes from one snapshot of the pool."""
     context: ServiceContext = http.app.state.context
     state = PoolState(context.header)
     state.apply(context.engine.keyframe().result())

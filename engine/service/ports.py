@@ -1,5 +1,6 @@
-"""Is a port free? Asked before the slow part of a start."""
+"""Addresses to listen on: is a port free, asked before the slow part of a start, and who can reach it?"""
 
+import ipaddress
 import socket
 
 from engine.core.config import ConfigError
@@ -17,3 +18,15 @@ def check_port(host: str, port: int, option: str) -> None:
                 f"port {port} on {host} can't be used ({error.strerror}): "
                 f"choose another with {option}"
             ) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def base_url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Callable
 
 import msgspec
-import uvicorn
 
 from engine import __version__
 from engine.core.config import ConfigError, EngineConfig
@@ -19,9 +18,16 @@ from engine.service.context import ServiceContext
 from engine.service.engine_thread import EngineThread
 from engine.service.event_log import EventLog
 from engine.service.parts import Parts, Tokenizer, model_free_parts
-from engine.service.ports import check_port
+from engine.service.ports import base_url, check_port, is_loopback
 from engine.service.recorder import Recorder
-from engine.service.settings import NO_MODEL, ServeSettings, engine_config, pool_lines
+from engine.service.settings import (
+    NO_MODEL,
+    ServeSettings,
+    checked_api_key,
+    engine_config,
+    pool_lines,
+)
+from engine.service.shutdown import run_until_signal
 
 log = logging.getLogger("glasspool")
 KNOWS = [
@@ -39,15 +45,17 @@ KNOWS = [
 def serve(settings: ServeSettings) -> None:
     """Run until SIGINT or SIGTERM. Raises ConfigError before anything is served."""
     check_port(settings.host, settings.port, "--port")
+    api_key = checked_api_key(settings.api_key)
+    if api_key is None and not is_loopback(settings.host):
+        log.warning(
+            "WARNING: listening on %s without an API key: everyone who reaches this port can use "
+            "the engine and watch its requests; set --api-key or GLASSPOOL_API_KEY",
+            settings.host,
+        )
     context = build_context(settings)
-    log.info("ready on http://%s:%d", settings.host, settings.port)
-    uvicorn.run(
-        create_app(context),
-        host=settings.host,
-        port=settings.port,
-        log_level="warning",
-        timeout_graceful_shutdown=5,
-    )
+    app = create_app(context, api_key=api_key, allowed_origins=settings.allowed_origins)
+    log.info("ready on %s", base_url(settings.host, settings.port))
+    run_until_signal(app, context.engine, settings.host, settings.port, settings.shutdown_timeout)
 
 
 def build_context(settings: ServeSettings) -> ServiceContext:

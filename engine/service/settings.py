@@ -34,6 +34,9 @@ class ServeSettings:
     watermark: float = 0.01
     max_num_queued_reqs: int = 0
     scheduling_policy: str = "fcfs"
+    api_key: str | None = None
+    allowed_origins: tuple[str, ...] = ()
+    shutdown_timeout: float = 30.0
     record: Path | None = None
     record_text: bool = False
 
@@ -69,6 +72,16 @@ def engine_config(settings: ServeSettings, parts: Parts) -> EngineConfig:
         max_num_queued_reqs=settings.max_num_queued_reqs,
         policy=_policy(settings.scheduling_policy),
     )
+
+
+def checked_api_key(api_key: str | None) -> str | None:
+    """The key as it can be sent in a header. Raises ConfigError; the message does not show the key."""
+    if api_key is not None and not re.fullmatch(r"[!-~]+", api_key):
+        raise ConfigError(
+            "the API key is empty, or has characters that no header carries: "
+            "use letters, digits and punctuation, without spaces"
+        )
+    return api_key
 
 
 def parse_bytes(text: str) -> int:

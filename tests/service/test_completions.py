@@ -45,7 +45,7 @@ def test_logprobs_come_with_each_token_and_for_the_prompt(engine_server):
     for logprob, top in zip(told["token_logprobs"], told["top_logprobs"], strict=True):
         assert logprob == max(top.values())
         assert len(top) <= 2
-    first, *others = body["prompt_logprobs"]
+    first, *others = body["choices"][0]["prompt_logprobs"]
     assert first is None
     assert len(others) == 4
     assert all(token["rank"] >= 1 for told in others for token in told.values())
@@ -87,8 +87,8 @@ def test_token_ids_are_a_prompt_too(engine_server):
         ({"prompt": "x" * 600}, 400, "prompt", "max_model_len 512"),
         ({"prompt": "x" * 450}, 400, "prompt", "the whole pool has 24"),
         ({"prompt": [5, 4000]}, 400, "prompt", "token id 4000"),
-        ({"prompt": [-1]}, 400, "prompt", "not valid"),
-        ({"prompt": {"a": 1}}, 400, "prompt", "not valid"),
+        ({"prompt": [-1]}, 400, "prompt", "token id -1"),
+        ({"prompt": {"a": 1}}, 400, "prompt", "a prompt is text"),
         ({"temperature": "warm"}, 400, "temperature", "not valid"),
         ({"temperature": 1e9}, 400, "temperature", "temperature is"),
         ({"best_of": 3}, 400, "best_of", "best_of is not supported"),
@@ -97,7 +97,19 @@ def test_token_ids_are_a_prompt_too(engine_server):
         ({"priority": 3}, 400, "priority", "first come, first served"),
         ({"use_beam_search": True, "top_k": 4}, 400, "top_k", "does not go with use_beam_search"),
         ({"n": 8, "use_beam_search": True, "max_tokens": 80}, 400, "prompt", "for each of 8 beams"),
-        ({"stream": True}, 400, "stream", "not valid"),
+        ({"stream": "often"}, 400, "stream", "not valid"),
+        ({"stream_options": {"include_usage": True}}, 400, "stream_options", "add stream"),
+        ({"stream": True, "use_beam_search": True}, 400, "stream", "leave one out"),
+        ({"stream": True, "prompt_logprobs": 1}, 400, "prompt_logprobs", "leave one out"),
+        ({"tools": [{"type": "function"}]}, 400, "tools", "tools is not supported"),
+        ({"suffix": "end"}, 400, "suffix", "suffix is not supported"),
+        ({"prompt": []}, 400, "prompt", "a prompt is text or a list of token ids"),
+        ({"prompt": ["x", 5]}, 400, "prompt", "there may be a list of prompts"),
+        ({"prompt": [[1, 2], [3, 4000]]}, 400, "prompt", "token id 4000"),
+        ({"request_id": "two\r\nlines"}, 400, "request_id", "not valid"),
+        ({"stop": ["a"] * 17}, 400, "stop", "not valid"),
+        ({"stop": [""]}, 400, "stop", "not valid"),
+        ({"seed": 2**64}, 400, "seed", "not valid"),
         ({"model": "gpt-99"}, 404, "model", "gpt-99 is not served"),
     ],
 )
@@ -113,6 +125,14 @@ def test_bad_input_is_refused_by_name_and_harms_nobody(engine_server, body, stat
     assert error["param"] == param
     assert words in error["message"]
     assert "\n" not in error["message"]
+
+
+def test_text_with_half_a_character_is_refused(engine_server):
+    body = rb'{"prompt": "half \ud800"}'
+    headers = {"Content-Type": "application/json"}
+    answer = httpx.post(f"{engine_server.url}/v1/completions", content=body, headers=headers)
+    assert answer.status_code == 400
+    assert "half a surrogate pair at character 5" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'"text"'])

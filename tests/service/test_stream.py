@@ -136,19 +136,19 @@ def test_a_client_that_fell_behind_gets_a_gap_and_a_keyframe_and_ends_right():
     socket = SlowSocket()
 
     async def run() -> None:
+        thread.start(asyncio.get_running_loop())
         sending = asyncio.ensure_future(_send_records(socket, context, -1, ""))
         await socket.sent(2)  # header and keyframe; now it stops reading
         socket.reads.clear()
         done = threading.Event()
         request = Request("r", [1, 2, 3], SamplingParams(max_tokens=20, ignore_eos=True), 0.0)
         request.on_finish = lambda _: done.set()
-        await asyncio.wrap_future(thread.add(request))
+        await asyncio.wrap_future(thread.add([request]))
         assert await asyncio.to_thread(done.wait, 10)
         socket.reads.set()
         await socket.until(lambda: socket.state.complete and socket.state.seq == log.last)
         sending.cancel()
 
-    thread.start()
     try:
         asyncio.run(run())
         live = thread.keyframe().result()

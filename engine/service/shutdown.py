@@ -1,0 +1,70 @@
+"""Running until a signal, and ending well.
+
+first signal   no new connections, new requests are refused, running ones go on
+they end, or the timeout passes, or a second signal comes
+then           what is left is aborted and told so, the recording is closed, the process ends
+"""
+
+import asyncio
+import logging
+import time
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from engine.service.engine_thread import EngineThread
+
+log = logging.getLogger("glasspool")
+SECONDS_FOR_LAST_BYTES = 3
+"""How long connections have to take what was written, once the engine has stopped."""
+
+
+def run_until_signal(
+    app: FastAPI, engine: EngineThread, host: str, port: int, drain_seconds: float
+) -> None:
+    """Serve `app` until SIGINT or SIGTERM; returns when all has ended."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        timeout_graceful_shutdown=SECONDS_FOR_LAST_BYTES,
+    )
+    _Server(config, engine, drain_seconds).run()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, engine: EngineThread, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._engine = engine
+        self._drain_seconds = drain_seconds
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The first signal asks for an end, the second for one at once."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        self._engine.refuse_new_requests()
+        await self._drain()
+        await asyncio.to_thread(self._engine.stop)
+        await super().shutdown(sockets)
+
+    async def _drain(self) -> None:
+        """Wait for running requests. Viewers of the events stay connected and see it."""
+        if self._engine.unfinished and self._drain_seconds > 0:
+            log.info(
+                "stopping: %d unfinished requests have up to %g s; signal again to stop at once",
+                self._engine.unfinished,
+                self._drain_seconds,
+            )
+        deadline = time.monotonic() + self._drain_seconds
+        while self._engine.alive and self._engine.unfinished and not self.force_exit:
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0.05)
+        if self._engine.unfinished:
+            log.warning("stopped with %d unfinished requests: aborted", self._engine.unfinished)
