@@ -10,9 +10,8 @@ from engine.core.runner import Runner
 from engine.core.scheduler import Scheduler
 from engine.core.sequence import Request
 from engine.core.snapshot import live_keyframe
-from engine.events.pool_state import copy_totals
-from engine.events.records import Durations, Keyframe, Step, TokenCounts, Totals
-from engine.events.totals import count_step
+from engine.events.records import Durations, Keyframe, Step, TokenCounts
+from engine.events.totals import Tally
 
 
 class LLMEngine:
@@ -37,7 +36,7 @@ class LLMEngine:
         self.clock = clock
         self.on_record = on_record
         self.scheduler = Scheduler(config, clock, eos_token_ids, token_text, new_detokenizer)
-        self.totals = Totals()
+        self.tally = Tally()
         self.seq = -1
         self.steps = -1
         self._last_time = clock()
@@ -77,8 +76,7 @@ class LLMEngine:
     def keyframe(self) -> Keyframe:
         """The live state after the last record. What happened since then is recorded first."""
         self._record(self.clock(), Durations(0.0, 0.0, 0.0), TokenCounts())
-        totals = copy_totals(self.totals)
-        return live_keyframe(self.scheduler, totals, self.seq, self.steps, self._last_time)
+        return live_keyframe(self.scheduler, self.tally, self.seq, self.steps, self._last_time)
 
     def _run(self, plan: Plan) -> object:
         if plan.copies:
@@ -103,7 +101,7 @@ class LLMEngine:
         scheduler.events.clear()
         scheduler.pool.seq = self.seq + 1
         self._last_time = started
-        count_step(self.totals, record)
+        self.tally.apply(record)
         if self.on_record is not None:
             self.on_record(record)
         return record

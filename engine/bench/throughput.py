@@ -136,4 +136,4 @@ def _run(
         engine.step()
         most = max(most, engine.scheduler.queues.running)
     seconds = time.perf_counter() - started
-    return output / seconds, most, sum(engine.totals.preemptions.values())
+    return output / seconds, most, sum(engine.tally.totals.preemptions.values())

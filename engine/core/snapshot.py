@@ -2,13 +2,12 @@
 
 from engine.core.scheduler import Scheduler
 from engine.core.sequence import Sequence
-from engine.events.records import BlockRow, Keyframe, RequestRow, SequenceRow, Totals
+from engine.events.records import BlockRow, Keyframe, RequestRow, SequenceRow
+from engine.events.totals import Tally, copy_totals
 
 
-def live_keyframe(
-    scheduler: Scheduler, totals: Totals, seq: int, step: int, time: float
-) -> Keyframe:
-    """The pool as it is after record `seq`. `totals` is taken as it is: pass a copy."""
+def live_keyframe(scheduler: Scheduler, tally: Tally, seq: int, step: int, time: float) -> Keyframe:
+    """The pool as it is after record `seq`, up to which `tally` has counted."""
     sequences = scheduler.running + scheduler.waiting
     pool = scheduler.pool
     filled = _filled_slots(scheduler, sequences)
@@ -28,7 +27,7 @@ def live_keyframe(
             for block, changed in enumerate(pool.last_change)
             if changed >= 0
         ],
-        sequences=[_sequence_row(scheduler, sequence) for sequence in sequences],
+        sequences=[_sequence_row(scheduler, tally, sequence) for sequence in sequences],
         requests=[
             RequestRow(
                 request.request_id,
@@ -38,10 +37,11 @@ def live_keyframe(
                 request.arrived,
                 request.preemptions,
                 request.recomputed_tokens,
+                tally.requests[request.request_id].first_token,
             )
             for request in scheduler.requests.values()
         ],
-        totals=totals,
+        totals=copy_totals(tally.totals),
     )
 
 
@@ -56,7 +56,7 @@ def _filled_slots(scheduler: Scheduler, sequences: list[Sequence]) -> list[int]:
     return filled
 
 
-def _sequence_row(scheduler: Scheduler, sequence: Sequence) -> SequenceRow:
+def _sequence_row(scheduler: Scheduler, tally: Tally, sequence: Sequence) -> SequenceRow:
     text = scheduler.token_text
     return SequenceRow(
         sequence.sequence,
@@ -67,4 +67,6 @@ def _sequence_row(scheduler: Scheduler, sequence: Sequence) -> SequenceRow:
         sequence.preemptions,
         sequence.parent,
         None if text is None else [text(token) for token in sequence.tokens],
+        sequence.num_output,
+        tally.sequences[sequence.sequence].last_token,
     )

@@ -42,7 +42,7 @@ from engine.events.records import (
     Step,
     Totals,
 )
-from engine.events.totals import count_step
+from engine.events.totals import Tally, copy_totals
 
 
 class FoldError(ValueError):
@@ -101,9 +101,14 @@ class PoolState:
         self.hashes: dict[int, str] = {}
         self.sequences: dict[int, SequenceState] = {}
         self.requests: dict[str, RequestState] = {}
-        self.totals = Totals()
+        self.tally = Tally()
 
     # -- reading ------------------------------------------------------------------------------
+
+    @property
+    def totals(self) -> Totals:
+        """Counters and latencies since the engine started."""
+        return self.tally.totals
 
     @property
     def active_blocks(self) -> int:
@@ -171,13 +176,15 @@ class PoolState:
                 SequenceRow(
                     s.sequence, s.request, s.status, s.computed, list(s.table), s.preemptions,
                     s.parent, None if s.text is None else list(s.text),
+                    self.tally.output_tokens(s.sequence),
+                    self.tally.sequences[s.sequence].last_token,
                 )
                 for s in self.sequences.values()
             ],
             requests=[
                 RequestRow(
                     r.request, r.prompt_tokens, r.n, r.max_tokens, r.arrived, r.preemptions,
-                    r.recomputed_tokens,
+                    r.recomputed_tokens, self.tally.requests[r.request].first_token,
                 )
                 for r in self.requests.values()
             ],
@@ -227,7 +234,12 @@ class PoolState:
                 row.request, row.prompt_tokens, row.n, row.max_tokens, row.arrived,
                 row.preemptions, row.recomputed_tokens,
             )  # fmt: skip
-        self.totals = copy_totals(keyframe.totals)
+        try:
+            self.tally.load(keyframe)
+        except KeyError as error:
+            raise FoldError(
+                f"keyframe {keyframe.seq}: a sequence of unknown request {error}"
+            ) from None
         self.complete = True
 
     def _apply_step(self, step: Step) -> None:
@@ -248,7 +260,7 @@ class PoolState:
         except FoldError as error:
             self.complete = False
             raise FoldError(f"step record {step.seq}: {event}: {error}") from None
-        count_step(self.totals, step)
+        self.tally.apply(step)
 
     def _take(self, block: int, sequence: int, index: int) -> None:
         """A block with ref count 0 gets its first owner."""
@@ -413,15 +425,6 @@ class PoolState:
 
     def _nothing(self, event: RequestRejected | AllocationFailed) -> None:
         """These move totals only."""
-
-
-def copy_totals(totals: Totals) -> Totals:
-    """A copy that shares nothing with the original."""
-    return msgspec.structs.replace(
-        totals,
-        preemptions=dict(totals.preemptions),
-        requests_finished=dict(totals.requests_finished),
-    )
 
 
 _APPLY = {

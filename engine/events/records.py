@@ -17,6 +17,9 @@ from enum import StrEnum
 
 import msgspec
 
+from engine.events import histograms
+from engine.events.histograms import Histogram
+
 SCHEMA_VERSION = 1
 
 
@@ -366,7 +369,10 @@ class BlockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SequenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One unfinished sequence of a keyframe. `table` lists physical blocks by logical index."""
+    """One unfinished sequence of a keyframe. `table` lists physical blocks by logical index.
+
+    `last_token` is when the newest of its output tokens was drawn; None before the first.
+    """
 
     sequence: int
     request: str
@@ -376,10 +382,12 @@ class SequenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
     preemptions: int = 0
     parent: int | None = None
     text: list[str] | None = None
+    output_tokens: int = 0
+    last_token: float | None = None
 
 
 class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One unfinished request of a keyframe."""
+    """One unfinished request of a keyframe. `first_token` is when that was drawn, if it was."""
 
     request: str
     prompt_tokens: int
@@ -388,10 +396,16 @@ class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     arrived: float
     preemptions: int = 0
     recomputed_tokens: int = 0
+    first_token: float | None = None
 
 
 class Totals(msgspec.Struct):
-    """Counters since the engine started. They move record by record, with or without a fold."""
+    """Counters and latencies since the engine started, as totals.py counts them.
+
+    Seconds in the histograms, but for `request_preemptions`. Times of tokens are the ends of the steps
+    that drew them. `request_duration` leaves out requests that were aborted; `request_preemptions`
+    has all that finished.
+    """
 
     steps: int = 0
     allocated_free: int = 0
@@ -410,6 +424,12 @@ class Totals(msgspec.Struct):
     prefix_hit_tokens: int = 0
     preemptions: dict[str, int] = {}
     requests_finished: dict[str, int] = {}
+    time_to_first_token: Histogram = msgspec.field(default_factory=histograms.first_token_seconds)
+    inter_token_latency: Histogram = msgspec.field(default_factory=histograms.inter_token_seconds)
+    request_duration: Histogram = msgspec.field(default_factory=histograms.request_seconds)
+    queue_duration: Histogram = msgspec.field(default_factory=histograms.queue_seconds)
+    step_duration: Histogram = msgspec.field(default_factory=histograms.step_seconds)
+    request_preemptions: Histogram = msgspec.field(default_factory=histograms.preemptions)
 
 
 class Keyframe(msgspec.Struct, frozen=True, tag_field="type", tag="keyframe"):

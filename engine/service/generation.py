@@ -72,7 +72,7 @@ class Generation:
         # By choice, how much of text and drawn tokens was delivered. The engine's thread owns it.
         self._told: dict[int, tuple[int, int]] = {}
         self._unfinished = len(self.requests)
-        self._deltas: list[Delta] = []
+        self._deltas: dict[int, Delta] = {}
         self._news = asyncio.Event()
 
     async def start(self) -> None:
@@ -90,15 +90,15 @@ class Generation:
         self._refuse_aborted()
 
     async def deltas(self) -> AsyncIterator[list[Delta]]:
-        """What is new, until all choices have ended. A reader that lags gets more at once.
+        """What is new, each choice once, until all have ended. A reader that lags gets more at once.
 
         Raises Aborted.
         """
         while True:
             ended = self.ended
-            deltas, self._deltas = self._deltas, []
+            deltas, self._deltas = self._deltas, {}
             if deltas:
-                yield deltas
+                yield list(deltas.values())
             elif ended:
                 break
             else:
@@ -147,7 +147,11 @@ class Generation:
     # -- called by the event loop -------------------------------------------------------------
 
     def _receive(self, delta: Delta) -> None:
-        self._deltas.append(delta)
+        waiting = self._deltas.setdefault(delta.choice, delta)
+        if waiting is not delta:
+            waiting.text += delta.text
+            waiting.drawn += delta.drawn
+            waiting.reason = delta.reason
         self._news.set()
 
     def _request_ended(self, _: Request) -> None:

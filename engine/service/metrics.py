@@ -5,14 +5,22 @@ thread, so that the engine's thread only copies.
 """
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CollectorRegistry, exposition
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from engine.events import PoolState
-from engine.events.records import FinishReason, PreemptWhy, SequenceStatus
+from engine.events.histograms import Histogram
+from engine.events.records import FinishReason, Header, PreemptWhy, SequenceStatus
 from engine.service.answer_models import errors
 from engine.service.context import ServiceContext
 
@@ -144,6 +152,39 @@ class _Families(Collector):
             },
         )
         yield _counter("steps", "Engine steps that ran the model", None, totals.steps)
+        yield _histogram(
+            "time_to_first_token_seconds",
+            "From a request's arrival to its first token",
+            totals.time_to_first_token,
+        )
+        yield _histogram(
+            "inter_token_latency_seconds",
+            "Between two tokens of a sequence, preemptions between them included",
+            totals.inter_token_latency,
+        )
+        yield _histogram(
+            "request_duration_seconds",
+            "From a request's arrival to its end, aborted ones left out",
+            totals.request_duration,
+        )
+        yield _histogram(
+            "queue_duration_seconds",
+            "From a request's arrival to the step that first runs it",
+            totals.queue_duration,
+        )
+        yield _histogram("step_duration_seconds", "A step that ran the model", totals.step_duration)
+        yield _histogram(
+            "request_preemptions",
+            "Preemptions of the sequences of a request that has finished",
+            totals.request_preemptions,
+        )
+        yield _gauge(
+            "last_step_timestamp_seconds",
+            "When the newest record's step began, in Unix time",
+            None,
+            state.header.wall_time + state.time - state.header.monotonic,
+        )
+        yield _info(state.header)
 
 
 def _requests_by_state(state: PoolState) -> dict[str, int]:
@@ -173,6 +214,21 @@ def _counter(
     return _fill(
         CounterMetricFamily(f"glasspool_{name}", text, labels=[label] if label else None), values
     )
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
+    below = accumulate(histogram.counts)
+    bounds = [*(floatToGoString(bound) for bound in histogram.bounds), "+Inf"]
+    buckets = list(zip(bounds, below, strict=True))
+    return HistogramMetricFamily(f"glasspool_{name}", text, buckets, histogram.sum)
+
+
+def _info(header: Header) -> GaugeMetricFamily:
+    names = ["version", "model", "policy"]
+    values = [header.producer.version, header.model, str(header.config["policy"])]
+    family = GaugeMetricFamily("glasspool_build_info", "What serves; always 1", labels=names)
+    family.add_metric(values, 1)
+    return family
 
 
 def _fill(family: Metric, values: int | dict[str, int]) -> Metric:

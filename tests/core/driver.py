@@ -155,7 +155,7 @@ class Driver:
         check_core(self.scheduler)
         assert sorted_rows(self.engine.keyframe()) == sorted_rows(self.state.keyframe())
         self.ledger.compare(self.scheduler)
-        totals = self.engine.totals
+        totals = self.engine.tally.totals
         assert totals.prefix_hit_tokens <= totals.prefix_queried_tokens
         if not self.engine.has_work:
             assert self.state.active_blocks == 0, "idle, and a block is active"

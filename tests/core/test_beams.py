@@ -67,7 +67,7 @@ def test_beams_do_not_depend_on_the_pool(num_blocks, caching):
         driver = Driver(config(num_blocks=blocks, enable_prefix_caching=caching))
         requests = [search(driver, 5 + n, n=n, seed=n) for n in (1, 2, 3, 3)]
         driver.run()
-        return [request.beams.best for request in requests], driver.engine.totals.preemptions
+        return [request.beams.best for request in requests], driver.engine.tally.totals.preemptions
 
     expected, calm = best(200)
     assert best(num_blocks)[0] == expected

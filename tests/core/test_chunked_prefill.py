@@ -17,7 +17,7 @@ def test_a_prompt_longer_than_the_budget_is_computed_in_pieces_and_samples_at_it
     driver.add(20, max_tokens=2)
     assert [computed(driver) for _ in range(3)] == [{0: 8}, {0: 8}, {0: 4}]
     assert len(of_kind(driver.events, Sampled)) == 1
-    assert driver.engine.totals.prefill_tokens == 20
+    assert driver.engine.tally.totals.prefill_tokens == 20
 
 
 def test_decodes_are_served_before_an_older_prefill():

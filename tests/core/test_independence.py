@@ -51,7 +51,7 @@ def test_output_does_not_depend_on_block_size_chunks_caching_or_pool(block_size,
     for num_blocks in (tight, 400):
         told, driver = outputs(num_blocks=num_blocks, **changes)
         assert told == expected()
-        assert bool(driver.engine.totals.preemptions) <= (num_blocks == tight)
+        assert bool(driver.engine.tally.totals.preemptions) <= (num_blocks == tight)
 
 
 @pytest.mark.parametrize("max_num_seqs", [3, 4, 8])
@@ -61,7 +61,7 @@ def test_output_does_not_depend_on_the_batch(max_num_seqs):
 
 def test_the_tight_pool_of_the_matrix_preempts_and_hits():
     _, driver = outputs(num_blocks=12, enable_prefix_caching=True)
-    totals = driver.engine.totals
+    totals = driver.engine.tally.totals
     assert totals.preemptions
     assert totals.prefix_hit_tokens > 0
     assert totals.cow_copies > 0

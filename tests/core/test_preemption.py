@@ -27,7 +27,7 @@ def test_a_preempted_sequence_resumes_on_what_is_left_of_its_blocks():
     events = driver.step(3)
     (lookup,) = of_kind(events, PrefixLookup)
     assert lookup == PrefixLookup(1, 9, 4, LookupStop.MISS, resumed=True)
-    totals = driver.engine.totals
+    totals = driver.engine.tally.totals
     assert (totals.prefill_tokens, totals.recompute_tokens, totals.decode_tokens) == (16, 4, 4)
     assert driver.scheduler.running[0].computed == 9
     # A sequence that finds its own blocks again says nothing of how alike requests are.
@@ -50,7 +50,7 @@ def test_a_copy_on_write_without_a_free_block_copies_nothing_but_preempts_the_si
     assert (younger.status, younger.table) == (SequenceStatus.PREEMPTED, [])
     driver.run()
     assert [len(sequence.output) for sequence in request.sequences] == [3, 3]
-    totals = driver.engine.totals
+    totals = driver.engine.tally.totals
     assert (totals.prefill_tokens, totals.recompute_tokens, totals.decode_tokens) == (6, 6, 4)
 
 

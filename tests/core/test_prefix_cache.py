@@ -179,7 +179,7 @@ def test_a_key_that_two_contents_share_costs_hits_and_never_gives_a_wrong_one(bi
     for prompt in prompts + prompts:
         serve(driver, prompt)  # the ledger compares what was shared with what was asked
     assert 0 < len(driver.ledger.content) <= min(2**bits, 20)
-    assert driver.engine.totals.prefix_hit_tokens % 4 == 0
+    assert driver.engine.tally.totals.prefix_hit_tokens % 4 == 0
 
 
 def test_an_index_of_one_bit_still_hits():
@@ -213,5 +213,5 @@ def test_many_requests_with_common_prefixes_leave_the_pool_whole():
     assert len(driver.finished) == 40
     assert driver.state.active_blocks == 0
     assert driver.state.cached_blocks + driver.state.free_blocks == 8
-    totals = driver.engine.totals
+    totals = driver.engine.tally.totals
     assert 0 < totals.prefix_hit_tokens <= totals.prefix_queried_tokens

@@ -100,7 +100,7 @@ def test_the_watermark_holds_back_neither_the_first_sequence_nor_growth():
     driver.add(8, max_tokens=5)
     driver.add(4, max_tokens=5)
     driver.run()
-    assert driver.engine.totals.preemptions == {}
+    assert driver.engine.tally.totals.preemptions == {}
 
 
 def test_a_failed_allocation_always_tells_of_more_than_could_be_had():

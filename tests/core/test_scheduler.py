@@ -63,7 +63,7 @@ def test_each_child_draws_tokens_of_its_own_from_a_prompt_computed_once():
     driver = Driver(config(num_blocks=32))
     request = driver.add(6, n=4, max_tokens=8)
     events = driver.run()
-    assert driver.engine.totals.prefill_tokens == 6
+    assert driver.engine.tally.totals.prefill_tokens == 6
     assert len({tuple(sequence.output) for sequence in request.sequences}) == 4
     assert sum(event.tokens for event in of_kind(events, Computed)) == 6 + 4 * 7
 
@@ -90,7 +90,7 @@ def test_a_preempted_sequence_resumes_and_recomputes_what_it_lost():
     events = driver.run()
     resumed = [e for e in of_kind(events, SequenceScheduled) if e.kind is ScheduledKind.RESUMED]
     assert [event.sequence for event in resumed] == [1]
-    assert driver.engine.totals.recompute_tokens == 8
+    assert driver.engine.tally.totals.recompute_tokens == 8
     (finished,) = [e for e in of_kind(events, RequestFinished) if e.request == "young"]
     assert (finished.preemptions, finished.recomputed_tokens) == (1, 8)
     assert len(young.sequences[0].output) == 4
@@ -102,7 +102,7 @@ def test_output_does_not_depend_on_the_pool(num_blocks):
         driver = Driver(config(num_blocks=blocks, max_model_len=16))
         requests = [driver.add(5, n=n, max_tokens=9, seed=n) for n in (1, 2, 3)]
         driver.run()
-        return [[s.output for s in r.sequences] for r in requests], driver.engine.totals
+        return [[s.output for s in r.sequences] for r in requests], driver.engine.tally.totals
 
     expected, calm = outputs(64)
     got, totals = outputs(num_blocks)

@@ -29,8 +29,8 @@ def test_greedy_text_is_that_of_the_torch_twins(tiny_model, monkeypatch, block_s
         )
         engine = CheckedEngine(config, loaded)
         outputs = engine.greedy(PROMPTS, max_tokens=24, n=2)
-        assert sum(engine.totals.preemptions.values()), "the pool was meant to be tight"
-        assert engine.totals.cow_copies or block_size == 1
+        assert sum(engine.tally.totals.preemptions.values()), "the pool was meant to be tight"
+        assert engine.tally.totals.cow_copies or block_size == 1
         return outputs
 
     assert greedy("triton") == greedy("torch")

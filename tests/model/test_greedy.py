@@ -46,8 +46,8 @@ def test_prompts_that_preempt_each_other_give_the_text_that_each_gives_alone():
         loaded,
     )
     outputs = engine.greedy(prompts, max_tokens=32)
-    assert sum(engine.totals.preemptions.values()) > 0, "the pool was meant to be too small"
-    assert engine.totals.recompute_tokens > 0
+    assert sum(engine.tally.totals.preemptions.values()) > 0, "the pool was meant to be too small"
+    assert engine.tally.totals.recompute_tokens > 0
 
     loaded.model.set_attn_implementation("sdpa")
     parted = 0

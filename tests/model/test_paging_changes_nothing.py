@@ -63,9 +63,9 @@ def test_greedy_output_equals_generate(loaded, expected, block_size, pool, chunk
     for caching, n, batch in itertools.product([False, True], [1, 4], [1, 8]):
         engine = CheckedEngine(engine_config(block_size, pool, chunk, caching), loaded)
         assert engine.greedy(PROMPTS, MAX_TOKENS, n, batch) == expected, (caching, n, batch)
-        preempted += sum(engine.totals.preemptions.values())
-        hits += engine.totals.prefix_hit_tokens
-        assert caching or not engine.totals.prefix_hit_tokens
+        preempted += sum(engine.tally.totals.preemptions.values())
+        hits += engine.tally.totals.prefix_hit_tokens
+        assert caching or not engine.tally.totals.prefix_hit_tokens
     assert bool(preempted) == (pool == "tight")
     assert bool(hits) == (block_size < 32), "no prompt begins with a whole block of 32"
 
@@ -110,6 +110,6 @@ def test_beam_search_equals_that_of_transformers(loaded, reference, pool, length
     )
     requests = engine.run(prompts, params)
     assert [[beam.output for beam in r.beams.best] for r in requests] == expected
-    assert engine.totals.cow_copies
+    assert engine.tally.totals.cow_copies
     if pool == "tight":
-        assert sum(engine.totals.preemptions.values())
+        assert sum(engine.tally.totals.preemptions.values())
