@@ -5,7 +5,10 @@ from typing import Annotated
 
 import typer
 
+from engine.bench.serve_command import serve
+
 app = typer.Typer(help="Measure what paging costs and what it buys, here.", no_args_is_help=True)
+app.command()(serve)
 
 
 @app.command()
