@@ -52,7 +52,7 @@ class ServeBenchSettings(msgspec.Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         self.url = self.url.rstrip("/").removesuffix("/v1")
-        if urlsplit(self.url).scheme not in ("http", "https") or not _host(self.url):
+        if not self.url.startswith(("http://", "https://")) or not _host(self.url):
             raise ConfigError(
                 f"{self.url} is no server's address: write it like http://127.0.0.1:8000"
             )

@@ -114,8 +114,8 @@ class FakeServer:
                 if number:
                     await asyncio.sleep(answer.gap)
                 yield _event({"choices": [choice(f" word{number}") | {"finish_reason": None}]})
-                if answer.hold is not None:
-                    await asyncio.to_thread(answer.hold.wait, 60)
+                while answer.hold is not None and not answer.hold.is_set():
+                    await asyncio.sleep(0.01)
             yield _event({"choices": [choice("") | {"finish_reason": "length"}]})
             if answer.usage:
                 prompt = body.get("prompt") or body["messages"][0]["content"].split()
