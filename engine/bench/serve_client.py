@@ -2,6 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import httpx
 import msgspec
@@ -14,6 +17,9 @@ CONNECT_SECONDS = 30
 # Shorter than servers keep an idle connection (uvicorn: 5 s): one that the server closes just as it
 # is used again would count as a failed request.
 KEEPALIVE_SECONDS = 2
+# httpx looks through all connections of a pool for every request: a thousand in one pool cost it
+# many milliseconds a request, in pools of a few they cost little.
+CONNECTIONS_PER_POOL = 8
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -46,28 +52,48 @@ class RequestRecord:
 
 
 class Client:
-    """A server's address and a connection pool; one for a run."""
+    """A server's address and the connections to it; one for a run."""
 
     def __init__(self, url: str, endpoint: Endpoint, api_key: str | None, timeout: float) -> None:
         """`timeout`: seconds without a byte after which a request has failed."""
         self.url = url
         self.endpoint = endpoint
+        self._timeout = httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS), pool=None)
         # A server that compressed the stream would hold chunks back.
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if api_key:
-            headers["Authorization"] = f"Bearer {api_key}"
-        self.http = httpx.AsyncClient(
-            base_url=url,
-            headers=headers,
-            timeout=httpx.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS), pool=None),
-            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_SECONDS),
-        )
+            self._headers["Authorization"] = f"Bearer {api_key}"
+        self._tls = httpx.create_ssl_context()
+        self._pools: list[_Pool] = []
 
     async def __aenter__(self) -> "Client":
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.http.aclose()
+        for pool in self._pools:
+            await pool.http.aclose()
+
+    @contextmanager
+    def _http(self) -> Iterator[httpx.AsyncClient]:
+        """A pool with a free place: the first, so that as few connections as can be are in use."""
+        pool = next((p for p in self._pools if p.busy < CONNECTIONS_PER_POOL), None)
+        if pool is None:
+            pool = _Pool(self._new_http())
+            self._pools.append(pool)
+        pool.busy += 1
+        try:
+            yield pool.http
+        finally:
+            pool.busy -= 1
+
+    def _new_http(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.url,
+            headers=self._headers,
+            timeout=self._timeout,
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=KEEPALIVE_SECONDS),
+            verify=self._tls,
+        )
 
     async def send(self, record: RequestRecord, body: bytes) -> None:
         """Send a body, read its answer to the end, and write into the record what was seen.
@@ -77,7 +103,8 @@ class Client:
         """
         record.sent = time.monotonic()
         try:
-            record.failure = await self._stream(record, body)
+            with self._http() as http:
+                record.failure = await self._stream(http, record, body)
         except httpx.HTTPError as error:
             record.failure = Failure(None, _said(error))
         except asyncio.CancelledError:
@@ -86,8 +113,10 @@ class Client:
         finally:
             record.ended = time.monotonic()
 
-    async def _stream(self, record: RequestRecord, body: bytes) -> Failure | None:
-        async with self.http.stream("POST", self.endpoint.path, content=body) as answer:
+    async def _stream(
+        self, http: httpx.AsyncClient, record: RequestRecord, body: bytes
+    ) -> Failure | None:
+        async with http.stream("POST", self.endpoint.path, content=body) as answer:
             if answer.status_code != 200:
                 return Failure(answer.status_code, error_message(await answer.aread()))
             kind = answer.headers.get("content-type", "no content type")
@@ -104,7 +133,8 @@ class Client:
         Raises ConfigError where nothing answers, or wants a key.
         """
         try:
-            answer = await self.http.get("/v1/models")
+            with self._http() as http:
+                answer = await http.get("/v1/models")
         except httpx.HTTPError as error:
             raise ConfigError(
                 f"nothing answers at {self.url} ({_said(error)}): start a server there, or give "
@@ -123,7 +153,8 @@ class Client:
     async def why_gone(self, seconds: float) -> str | None:
         """None where the server still answers anything within so many seconds; else why not."""
         try:
-            await self.http.get("/v1/models", timeout=seconds)
+            with self._http() as http:
+                await http.get("/v1/models", timeout=seconds)
         except httpx.HTTPError as error:
             return _said(error)
         return None
@@ -136,6 +167,12 @@ def _said(error: httpx.HTTPError) -> str:
             return f"no connection within {timeout['connect']:g} s"
         return f"no byte for {timeout['read']:g} s"
     return str(error) or type(error).__name__
+
+
+@dataclass
+class _Pool:
+    http: httpx.AsyncClient
+    busy: int = 0
 
 
 class _Model(msgspec.Struct):

@@ -45,6 +45,7 @@ class FakeServer:
         self.models = list(models)
         self.bodies: list[dict] = []
         self.headers: list[dict[str, str]] = []
+        self.connections: set[int] = set()
         self.in_flight = self.most_in_flight = 0
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -90,6 +91,7 @@ class FakeServer:
         answer = self.answer(len(self.bodies))
         self.bodies.append(body)
         self.headers.append(dict(http.headers))
+        self.connections.add(http.client.port)
         if answer.status != 200:
             return JSONResponse({"error": {"message": answer.error}}, answer.status)
         if answer.whole:

@@ -96,6 +96,13 @@ def test_no_more_than_max_concurrency_are_in_flight_and_so_many_are():
     assert (load.ended, server.most_in_flight) == (12, 3)
 
 
+def test_connections_are_used_again():
+    with FakeServer() as server:
+        run(server, requests(60), max_concurrency=20, closed_loop=True)
+    assert len(server.bodies) == 60
+    assert len(server.connections) <= 40
+
+
 def test_in_a_closed_loop_a_request_is_due_when_another_has_ended():
     with FakeServer(lambda _: Answer(gap=0.05)) as server:
         first, second = run(server, requests(2), max_concurrency=1, closed_loop=True).records
