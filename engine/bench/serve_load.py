@@ -64,7 +64,6 @@ class Load:
                 task.cancel()
             results = await asyncio.gather(sending, stopped, lagging, return_exceptions=True)
             self.cpu_seconds = time.process_time() - cpu
-            self.records = [record for record in self.records if record.ended is not None]
         for result in results:
             if isinstance(result, Exception):
                 raise result

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -48,14 +50,16 @@ def test_a_run_prints_a_table_and_writes_json(tmp_path):
 
 def test_json_alone_is_on_stdout_where_asked_for():
     with FakeServer() as server:
-        process = Process(
-            "bench", "serve", "--url", server.url, "--json", "-", "--num-prompts", "2"
+        run = subprocess.run(
+            [sys.executable, "-m", "engine.cli", "bench", "serve", "--url", server.url]
+            + ["--num-prompts", "2", "--request-rate", "inf", "--json", "-"],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
-        code = process.popen.wait(60)
-        process._reader.join(10)
-    assert code == 0, process.output
-    start, end = process.output.index("{"), process.output.rindex("}")
-    assert json.loads(process.output[start : end + 1])["settings"]["request_rate"] is None
+    assert run.returncode == 0, run.stderr
+    assert json.loads(run.stdout)["settings"]["request_rate"] == "inf"
+    assert "time to first token" in run.stderr
 
 
 def test_a_trace_is_replayed_with_its_lengths_scaled(tmp_path):
