@@ -7,7 +7,10 @@ import typer
 
 from engine.bench.serve_command import serve
 
-app = typer.Typer(help="Measure what paging costs and what it buys, here.", no_args_is_help=True)
+app = typer.Typer(
+    help="Measure what paging costs and what it buys, here; and how any server bears a load.",
+    no_args_is_help=True,
+)
 app.command()(serve)
 
 

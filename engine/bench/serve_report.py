@@ -203,7 +203,7 @@ def _notes(
             f"{settings.max_concurrency:,} places of --max-concurrency"
         )
     lag, cpu = result.client_lag_ms.p99 or 0, result.client_cpu or 0
-    if lag > SLOW_LAG_MS or cpu > SLOW_CPU_SHARE:
+    if ok and (lag > SLOW_LAG_MS or cpu > SLOW_CPU_SHARE):
         notes.append(
             f"this client was busy ({cpu:.0%} of a core, its loop {lag:.0f} ms late at p99): "
             "latencies are partly its own; drive less from one process"

@@ -51,8 +51,10 @@ def test_a_run_prints_a_table_and_writes_json(tmp_path):
 def test_json_alone_is_on_stdout_where_asked_for():
     with FakeServer() as server:
         run = subprocess.run(
-            [sys.executable, "-m", "engine.cli", "bench", "serve", "--url", server.url]
-            + ["--num-prompts", "2", "--request-rate", "inf", "--json", "-"],
+            [
+                *(sys.executable, "-m", "engine.cli", "bench", "serve", "--url", server.url),
+                *("--num-prompts", "2", "--request-rate", "inf", "--json", "-"),
+            ],
             capture_output=True,
             text=True,
             timeout=60,
