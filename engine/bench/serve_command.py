@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import resource
 import signal
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.2
 STDOUT = Path("-")
 INTERRUPTED = 130
+CONNECTIONS = 65_536
 
 
 def serve(
@@ -109,8 +111,8 @@ def serve(
         ignore_eos=ignore_eos,
         timeout=timeout,
     )
-    if json is not None and json != STDOUT and not json.absolute().parent.is_dir():
-        raise ConfigError(f"{json.parent} is no folder: make it, or write --json elsewhere")
+    if json is not None and json != STDOUT:
+        _check_writable(json)
     code = asyncio.run(_run(settings, api_key, json))
     if code:
         raise typer.Exit(code)
@@ -125,6 +127,7 @@ async def _run(settings: ServeBenchSettings, api_key: str | None, json: Path | N
     from engine.bench.serve_load import Load
 
     requests = settings.requests()
+    _allow_many_connections()
     started = datetime.now(UTC)
     async with Client(settings.url, settings.endpoint, api_key, settings.timeout) as client:
         served = await client.first_model()
@@ -142,13 +145,21 @@ async def _run(settings: ServeBenchSettings, api_key: str | None, json: Path | N
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)
     figures = serve_report.figures(load, settings)
-    if json is not None:
-        _write(json, settings, started, figures)
     title = f"{settings.model} at {settings.url}{settings.endpoint.path}: {settings.described()}"
     serve_table.show(Console(stderr=json == STDOUT, highlight=False), title, figures)
+    if json is not None:
+        _write(json, settings, started, figures)
     if load.interrupted:
         return INTERRUPTED
     return 1 if load.gone is not None or not figures.completed else 0
+
+
+def _allow_many_connections() -> None:
+    """Out of file handles, a server would seem to be gone; many shells allow 1,024 at first."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS if most == resource.RLIM_INFINITY else min(CONNECTIONS, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 async def _show_progress(load: "Load", total: int) -> None:
@@ -171,6 +182,14 @@ async def _show_progress(load: "Load", total: int) -> None:
             progress.update(bar, completed=load.ended, in_flight=in_flight, failed=load.failed)
             progress.refresh()
             await asyncio.sleep(REFRESH_SECONDS)
+
+
+def _check_writable(path: Path) -> None:
+    """Before a long run, not after it."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is no file to write: give --json another")
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"{path.parent} is no folder: make it, or give --json another")
 
 
 def _write(

@@ -59,8 +59,8 @@ class ServeFigures(msgspec.Struct):
     asked_input_tokens: int
     asked_output_tokens: int
     chunks: int
-    mean_concurrency: float | None
-    max_concurrency: int
+    mean_concurrent_requests: float | None
+    max_concurrent_requests: int
     ttft_ms: Spread
     itl_ms: Spread
     tpot_ms: Spread
@@ -116,8 +116,8 @@ def figures(load: Load, settings: ServeBenchSettings) -> ServeFigures:
         asked_input_tokens=sum(record.asked_prompt_tokens for record in ok),
         asked_output_tokens=sum(record.asked_output_tokens for record in ok),
         chunks=sum(len(r.reading.gaps) + (r.reading.first is not None) for r in ok),
-        mean_concurrency=_rate(math.fsum(r.ended - r.sent for r in records), duration),
-        max_concurrency=_most_at_once(records),
+        mean_concurrent_requests=_rate(math.fsum(r.ended - r.sent for r in records), duration),
+        max_concurrent_requests=_most_at_once(records),
         ttft_ms=spread_ms([r.reading.first - r.sent for r in ok if r.reading.first is not None]),
         itl_ms=spread_ms([gap for record in ok for gap in record.reading.gaps]),
         tpot_ms=spread_ms([value for r in ok if (value := _per_token(r)) is not None]),

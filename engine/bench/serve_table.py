@@ -46,13 +46,13 @@ def _totals(figures: ServeFigures) -> Table:
             "input tokens",
             _text(figures.total_input_tokens),
             "in flight, mean",
-            _text(figures.mean_concurrency),
+            _text(figures.mean_concurrent_requests),
         ),
         (
             "output tokens",
             _text(figures.total_output_tokens),
             "in flight, most",
-            _text(figures.max_concurrency),
+            _text(figures.max_concurrent_requests),
         ),
         (
             "tokens a chunk",

@@ -1,6 +1,7 @@
 """`glasspool bench serve` as users run it: table, JSON, exit codes, refusals in one line."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def test_a_run_prints_a_table_and_writes_json(tmp_path):
     run = json.loads(out.read_text())
     assert (run["completed"], run["failed"], run["total_output_tokens"]) == (7, 1, 28)
     assert run["total_input_tokens"] == 140
-    assert run["max_concurrency"] <= 2
+    assert run["max_concurrent_requests"] <= 2
     assert run["ttft_ms"]["p50"] > 0
     assert run["errors"] == [{"status": 429, "count": 1, "message": "slow down"}]
     assert (run["settings"]["model"], run["settings"]["ignore_eos"]) == ("fake", True)
@@ -112,6 +113,25 @@ def test_a_server_that_goes_away_is_told_and_fails_the_run():
     assert "requests ok" in process.output
 
 
+def test_more_requests_than_the_shell_allows_files_are_in_flight():
+    held = threading.Event()
+    with FakeServer(lambda _: Answer(hold=held)) as server:
+        command = "ulimit -Sn 60; exec " + shlex.join(
+            [
+                *(sys.executable, "-m", "engine.cli", "bench", "serve", "--url", server.url),
+                *("--num-prompts", "90", "--output-len", "2"),
+            ]
+        )
+        with subprocess.Popen(["bash", "-c", command], stdout=subprocess.PIPE, text=True) as run:
+            try:
+                wait_until(lambda: server.in_flight == 90, 60, "all are in flight")
+            finally:
+                held.set()
+            output, _ = run.communicate(timeout=60)
+    assert run.returncode == 0, output
+    assert server.most_in_flight == 90
+
+
 def test_a_run_in_which_nothing_succeeds_fails():
     with FakeServer(lambda _: Answer(status=500, error="broken")) as server:
         code, output = bench("--url", server.url, "--num-prompts", "3")
@@ -129,6 +149,13 @@ def test_what_a_user_can_mend_is_one_line(tmp_path):
     trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1\n")
     code, output = bench("--url", nowhere, "--workload", "trace", "--trace", str(trace))
     assert (code, output) == (1, f"glasspool: {trace}, line 2: 2 values under 3 columns\n")
+    code, output = bench("--json", str(tmp_path))
+    assert (code, output) == (
+        1,
+        f"glasspool: {tmp_path} is no file to write: give --json another\n",
+    )
+    code, output = bench("--json", str(tmp_path / "no" / "run.json"))
+    assert (code, "is no folder" in output) == (1, True)
     with FakeServer(models=()) as server:
         code, output = bench("--url", server.url)
         assert (code, "give one with --model" in output) == (1, True)

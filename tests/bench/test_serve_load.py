@@ -75,8 +75,8 @@ def test_times_are_the_servers_delays_at_least():
     with FakeServer(lambda _: Answer(first_after=0.2, gap=0.1)) as server:
         (record,) = run(server, requests(1)).records
     assert record.reading.first - record.sent >= 0.2
-    assert min(record.reading.gaps) > 0.05
-    assert record.ended - record.sent >= 0.4
+    assert record.reading.last - record.sent >= 0.4
+    assert record.ended >= record.reading.last
     assert record.reading.last - record.reading.first == pytest.approx(sum(record.reading.gaps))
 
 

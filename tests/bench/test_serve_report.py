@@ -79,7 +79,7 @@ def test_figures_of_two_requests():
 
 def test_concurrency_is_what_was_in_flight_over_time():
     result = of(record(0, (), 4), record(2, (), 6), record(4, (), 8), record(6, (), 8))
-    assert (result.mean_concurrency, result.max_concurrency) == (14 / 8, 2)
+    assert (result.mean_concurrent_requests, result.max_concurrent_requests) == (14 / 8, 2)
 
 
 def test_requests_that_failed_or_were_cut_off_count_in_no_latency_and_no_tokens():
