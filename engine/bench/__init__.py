@@ -1,1 +1,1 @@
-"""`glasspool bench …`: what paging costs, and what it buys, measured on this machine."""
+"""`glasspool bench …`: what paging costs and buys on this machine; how a server bears a load."""

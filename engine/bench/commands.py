@@ -5,7 +5,13 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Measure what paging costs and what it buys, here.", no_args_is_help=True)
+from engine.bench.serve_command import serve
+
+app = typer.Typer(
+    help="Measure what paging costs and what it buys, here; and how any server bears a load.",
+    no_args_is_help=True,
+)
+app.command()(serve)
 
 
 @app.command()

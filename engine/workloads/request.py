@@ -1,0 +1,65 @@
+"""What a workload asks of a server: when, how long a prompt, how long an answer. No text, no HTTP."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from engine.core.config import ConfigError
+from engine.workloads.lengths import Lengths
+
+
+class WorkloadError(ConfigError):
+    """A workload that cannot be read or made. One line with the file, the place and the remedy."""
+
+
+class WorkloadRequest(msgspec.Struct, frozen=True):
+    """One request to come.
+
+    arrival: seconds from the workload's start. prompt_tokens, output_tokens: at least 1. prefix_ids:
+    names of the prompt's blocks of prefix_block_tokens tokens, from its beginning; the last one may
+    be cut by the prompt's end. Equal names stand for equal tokens; tokens beyond the named blocks
+    are this request's own.
+    """
+
+    arrival: float
+    prompt_tokens: int
+    output_tokens: int
+    prefix_ids: tuple[int, ...] = ()
+    prefix_block_tokens: int = 0
+
+
+def planned(arrivals: Iterable[float], lengths: Iterable[Lengths]) -> Iterator[WorkloadRequest]:
+    """Requests of drawn lengths at drawn arrivals (seconds); ends with the shorter of the two."""
+    for arrival, (prompt, output) in zip(arrivals, lengths, strict=False):
+        yield WorkloadRequest(arrival, prompt, output)
+
+
+def rescheduled(
+    requests: Iterable[WorkloadRequest], arrivals: Iterable[float]
+) -> Iterator[WorkloadRequest]:
+    """The same requests at other arrivals (seconds)."""
+    for arrival, request in zip(arrivals, requests, strict=False):
+        yield msgspec.structs.replace(request, arrival=arrival)
+
+
+def scaled(
+    requests: Iterable[WorkloadRequest], rate: float = 1.0, length: float = 1.0
+) -> Iterator[WorkloadRequest]:
+    """The same requests `rate` times as often, with prompts and outputs `length` times as long.
+
+    Shared blocks shrink and grow with the prompts, so that the same share of each prompt is shared.
+    """
+    for request in requests:
+        yield msgspec.structs.replace(
+            request,
+            arrival=request.arrival / rate,
+            prompt_tokens=_scaled(request.prompt_tokens, length),
+            output_tokens=_scaled(request.output_tokens, length),
+            prefix_block_tokens=(
+                _scaled(request.prefix_block_tokens, length) if request.prefix_ids else 0
+            ),
+        )
+
+
+def _scaled(tokens: int, factor: float) -> int:
+    return max(1, round(tokens * factor))

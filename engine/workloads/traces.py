@@ -1,0 +1,164 @@
+"""Public traces of what services were asked, read as requests, one at a time.
+
+  Azure LLM inference (2023, 2024)  CSV: TIMESTAMP, ContextTokens, GeneratedTokens
+  BurstGPT                          CSV: Timestamp (seconds), Request tokens, Response tokens, …
+  Mooncake                          JSON lines: timestamp (ms), input_length, output_length, hash_ids
+                                    (names of the prompt's blocks of 512 tokens)
+
+The first line tells which one it is. The first request arrives at second 0. Requests to which the
+trace has no output token (BurstGPT keeps failed ones) are left out: nobody can ask for 0 tokens.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+import msgspec
+
+from engine.workloads.request import WorkloadError, WorkloadRequest
+
+MOONCAKE_BLOCK_TOKENS = 512
+
+
+def read_trace(path: Path) -> Iterator[WorkloadRequest]:
+    """The requests of a trace, in the file's order, read while they are asked for.
+
+    Raises WorkloadError, when the place is reached, for a file that cannot be read, is none of the
+    three, has a line that is not as its format says, or goes back in time.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield from _from_zero(path, _rows(path, file))
+    except OSError as error:
+        raise WorkloadError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise WorkloadError(
+            f"{path} is no text file: unpack it, or name a CSV or JSON-lines file"
+        ) from None
+
+
+# A row: the file's line number, seconds on the file's own clock, the request without its arrival.
+_Row = tuple[int, float, WorkloadRequest]
+
+
+def _from_zero(path: Path, rows: Iterator[_Row]) -> Iterator[WorkloadRequest]:
+    start = latest = None
+    for line, seconds, request in rows:
+        start = seconds if start is None else start
+        if latest is not None and seconds < latest:
+            raise _error(path, line, "its time is before the line above: sort the file by time")
+        latest = seconds
+        if request.output_tokens > 0:
+            yield msgspec.structs.replace(request, arrival=seconds - start)
+    if latest is None:
+        raise WorkloadError(f"{path} has no requests")
+
+
+def _rows(path: Path, file: TextIO) -> Iterator[_Row]:
+    first = file.readline()
+    if first.startswith("{"):
+        file.seek(0)
+        yield from _mooncake(path, file)
+        return
+    columns = [name.strip() for name in first.split(",")]
+    for names, seconds in _CSV_FORMATS:
+        if set(names) <= set(columns):
+            yield from _csv(path, file, columns, names, seconds)
+            return
+    raise _error(
+        path,
+        1,
+        "it is no header of a known trace: Azure has TIMESTAMP,ContextTokens,GeneratedTokens; "
+        "BurstGPT has Timestamp,…,Request tokens,Response tokens; Mooncake is JSON lines",
+    )
+
+
+def _csv(
+    path: Path,
+    file: TextIO,
+    columns: list[str],
+    names: tuple[str, str, str],
+    seconds: Callable[[str], float],
+) -> Iterator[_Row]:
+    reader = csv.reader(file)
+    try:
+        for row in reader:
+            line = reader.line_num + 1  # the header was read before
+            if not row:
+                continue
+            if len(row) != len(columns):
+                raise _error(path, line, f"{len(row)} values under {len(columns)} columns")
+            time, prompt, output = (row[columns.index(name)] for name in names)
+            try:
+                at = seconds(time)
+            except ValueError:
+                raise _error(path, line, f"{names[0]} is {time!r}, no time") from None
+            request = WorkloadRequest(
+                0.0,
+                _tokens(path, line, names[1], prompt, least=1),
+                _tokens(path, line, names[2], output, least=0),
+            )
+            yield line, at, request
+    except csv.Error as error:
+        raise _error(path, reader.line_num + 1, str(error)) from None
+
+
+def _tokens(path: Path, line: int, name: str, text: str, least: int) -> int:
+    try:
+        tokens = int(text)
+    except ValueError:
+        tokens = -1
+    if tokens < least:
+        raise _error(path, line, f"{name} is {text!r}; it is a whole number from {least}")
+    return tokens
+
+
+def _clock(text: str) -> float:
+    time = datetime.fromisoformat(text)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+
+
+def _finite(text: str) -> float:
+    seconds = float(text)
+    if not math.isfinite(seconds):
+        raise ValueError(text)
+    return seconds
+
+
+_CSV_FORMATS = (
+    (("TIMESTAMP", "ContextTokens", "GeneratedTokens"), _clock),
+    (("Timestamp", "Request tokens", "Response tokens"), _finite),
+)
+
+
+class _MooncakeLine(msgspec.Struct):
+    timestamp: float
+    input_length: int
+    output_length: int
+    hash_ids: tuple[int, ...] = ()
+
+
+def _mooncake(path: Path, file: TextIO) -> Iterator[_Row]:
+    decoder = msgspec.json.Decoder(_MooncakeLine)
+    for number, text in enumerate(file, 1):
+        if not text.strip():
+            continue
+        try:
+            line = decoder.decode(text)
+        except msgspec.MsgspecError as error:
+            raise _error(path, number, str(error)) from None
+        request = WorkloadRequest(
+            0.0,
+            _tokens(path, number, "input_length", str(line.input_length), least=1),
+            _tokens(path, number, "output_length", str(line.output_length), least=0),
+            line.hash_ids,
+            MOONCAKE_BLOCK_TOKENS,
+        )
+        yield number, line.timestamp / 1000, request
+
+
+def _error(path: Path, line: int, what: str) -> WorkloadError:
+    return WorkloadError(f"{path}, line {line}: {what}")
