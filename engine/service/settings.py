@@ -45,6 +45,10 @@ def engine_config(settings: ServeSettings, parts: Parts) -> EngineConfig:
     """The core's sizes. Raises ConfigError for those that cannot work."""
     if settings.block_size < 1:
         raise ConfigError(f"block_size is {settings.block_size}; it must be at least 1")
+    if not 0 <= settings.shutdown_timeout < float("inf"):
+        raise ConfigError(
+            f"shutdown_timeout is {settings.shutdown_timeout}; it is a number of seconds, 0 or more"
+        )
     limit = parts.max_model_len
     max_model_len = limit if settings.max_model_len is None else settings.max_model_len
     if max_model_len > limit:

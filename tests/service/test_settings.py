@@ -30,6 +30,7 @@ from engine.service.settings import ServeSettings, parse_bytes
         ),
         ({"scheduling_policy": "random"}, "use fcfs or priority"),
         ({"watermark": 1.5}, "watermark is 1.5"),
+        ({"shutdown_timeout": -1}, "shutdown_timeout is -1"),
     ],
 )
 def test_options_that_cannot_work_are_refused(tiny_model, options, words):
