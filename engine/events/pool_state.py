@@ -47,7 +47,6 @@ from engine.events.records import (
 )
 from engine.events.totals import count_step
 
-
 LONGEST_EVENT = 160
 """Characters of an event that a message shows."""
 
@@ -87,13 +86,15 @@ class PoolState:
     Per block, indexed by its number: `ref_count`, `filled` (slots with KV), `last_change` (seq of the
     last record that touched it, -1 never). `owners[block]` maps sequence -> logical index for active
     blocks; `hashes[block]` is set for blocks in the prefix index. `complete` is False between a gap
-    and the next keyframe: then nothing here may be shown as now.
+    and the next keyframe: then nothing here may be shown as now. Without `knows_blocks` the producer
+    tells of sequences and requests only, and tables stay empty.
     """
 
     def __init__(self, header: Header) -> None:
         self.header = header
         self.num_blocks = header.num_blocks
         self.block_size = header.block_size
+        self.knows_blocks = "physical_blocks" in header.knows
         self.complete = False
         self._clear()
 
@@ -433,6 +434,9 @@ class PoolState:
         start, size, table, filled = sequence.computed, self.block_size, sequence.table, self.filled
         end = start + event.tokens
         if end > len(table) * size:
+            if not self.knows_blocks:
+                sequence.computed = end
+                return
             raise FoldError(f"{end} computed tokens do not fit {len(table)} blocks")
         sequence.computed = end
         # A decode's one token, most events of most traces, is one turn of this loop.
@@ -457,7 +461,8 @@ class PoolState:
 
     def _preempt(self, event: Preempt) -> None:
         sequence = self.sequences[event.sequence]
-        if event.blocks_released != len(sequence.table) or event.tokens_lost != sequence.computed:
+        kept = (len(sequence.table), sequence.computed)
+        if self.knows_blocks and (event.blocks_released, event.tokens_lost) != kept:
             raise FoldError(
                 f"the sequence has {len(sequence.table)} blocks and {sequence.computed} computed tokens"
             )

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from engine.events.index import (
     Frame,
-    KeyframeHead,
     Progress,
     StepHead,
     open_index,

@@ -98,7 +98,7 @@ def test_a_record_in_a_gap_is_refused_and_those_around_it_are_found(gapped, run)
     for seq in (7, 14, 15, gapped.last_seq):
         (keyframe,) = [r for r in run[1] if isinstance(r, Keyframe) and r.seq == seq]
         assert sorted_rows(gapped.state_at(seq).keyframe()) == sorted_rows(keyframe)
-    assert [r for r in gapped.records_after(7)][0] == Gap(7, 7, "slow disk")
+    assert next(gapped.records_after(7)) == Gap(7, 7, "slow disk")
 
 
 def test_a_record_outside_the_trace_is_refused_with_its_ends(trace):
