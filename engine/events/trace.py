@@ -21,6 +21,8 @@ from engine.events.records import Gap, Header, Keyframe, Step
 __all__ = ["MAX_LINE_BYTES", "KeyframePolicy", "TraceError", "TraceReader", "TraceWriter"]
 
 EVENTS_PER_KEYFRAME = 16384
+EVENTS_A_RECORD = 5
+"""To read and decode one more record costs a reader as much as this many events in it."""
 
 _FORMAT = {pyzstd.CParameter.compressionLevel: 6, pyzstd.CParameter.checksumFlag: 1}
 """With a checksum a reader notices every flipped bit of a finished frame."""
@@ -32,7 +34,7 @@ class KeyframePolicy:
     To reach a record, a reader loads the keyframe before it and folds the events since, and the two
     cost about the same for each block and each event. So events bound the time of a seek, whatever
     a step holds; and a pool of more blocks gets fewer keyframes, so that these stay a bounded share
-    of a recording.
+    of a recording. Each record counts as some events more, for decoding it.
     """
 
     def __init__(self, num_blocks: int) -> None:
@@ -41,10 +43,11 @@ class KeyframePolicy:
 
     def count(self, events: int) -> None:
         """A step record with so many events was written."""
-        self._events += events
+        self._events += events + EVENTS_A_RECORD
 
     @property
     def due(self) -> bool:
+        """A keyframe is to be written now."""
         return self._events >= self._most
 
     def restart(self) -> None:
