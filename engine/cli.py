@@ -97,6 +97,17 @@ def serve(
     record_text: Annotated[
         bool, typer.Option(help="Let events carry the text of prompts and outputs.")
     ] = False,
+    record_max_size: Annotated[
+        str | None,
+        typer.Option(help="Go on in a new file beyond this size, such as 512MiB."),
+    ] = None,
+    record_fsync: Annotated[
+        bool,
+        typer.Option(help="Wait for the disk at each flush, so that a power cut loses no more."),
+    ] = False,
+    events: Annotated[
+        bool, typer.Option(help="Make events; off only to measure what they cost.")
+    ] = True,
 ) -> None:
     """Serve a model, and the events of its block pool."""
     _log_to_stderr()
@@ -129,6 +140,9 @@ def serve(
             shutdown_timeout=shutdown_timeout,
             record=record,
             record_text=record_text,
+            record_max_size=record_max_size,
+            record_fsync=record_fsync,
+            events=events,
         )
     )
 

@@ -18,6 +18,7 @@ class LLMEngine:
     """Serves requests with a runner from a paged pool, and tells all of it in step records.
 
     Not thread-safe: one thread owns it. `on_record` is called with each record, right after the step.
+    With `events` off there are no records and no keyframes: to measure what they cost.
     """
 
     def __init__(
@@ -29,12 +30,14 @@ class LLMEngine:
         token_text: Callable[[int], str] | None = None,
         new_detokenizer: Callable[[Request], Detokenizer] | None = None,
         on_record: Callable[[Step], None] | None = None,
+        events: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.runner = runner
         self.clock = clock
         self.on_record = on_record
+        self.events = events
         self.scheduler = Scheduler(config, clock, eos_token_ids, token_text, new_detokenizer)
         self.tally = Tally()
         self.seq = -1
@@ -75,8 +78,12 @@ class LLMEngine:
 
     def keyframe(self) -> Keyframe:
         """The live state after the last record. What happened since then is recorded first."""
-        self._record(self.clock(), Durations(0.0, 0.0, 0.0), TokenCounts())
+        self.tell()
         return live_keyframe(self.scheduler, self.tally, self.seq, self.steps, self._last_time)
+
+    def tell(self) -> None:
+        """Record what happened since the last step, if anything."""
+        self._record(self.clock(), Durations(0.0, 0.0, 0.0), TokenCounts())
 
     def _run(self, plan: Plan) -> object:
         if plan.copies:
@@ -86,6 +93,8 @@ class LLMEngine:
     def _record(self, started: float, durations: Durations, tokens: TokenCounts) -> Step | None:
         """Close a record over the events so far, if any, and start the next."""
         scheduler = self.scheduler
+        if not self.events:
+            scheduler.events.clear()
         if not scheduler.events:
             return None
         self.seq += 1

@@ -25,6 +25,7 @@ from engine.events.records import (
     Fork,
     Gap,
     Header,
+    Heartbeat,
     Keyframe,
     PoolReset,
     Preempt,
@@ -217,6 +218,8 @@ class PoolState:
                 self._load(record)
             case Gap():
                 self.complete = False
+            case Heartbeat():
+                """Nothing happened."""
             case Header():
                 raise FoldError("a header in the middle of a stream: start a new PoolState from it")
 

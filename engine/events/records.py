@@ -8,6 +8,7 @@ and always follows a Gap. One record is one line of JSON whose `type` names it.
     Step  one turn of the engine: durations, tokens, queues and, in the order in which they took
           effect, the events
     Gap  how many step records were left out here, and why
+    Heartbeat  in a stream where nothing happens: the producer is alive
 
 Times are seconds of the producer's monotonic clock unless a name says otherwise; the header anchors
 that clock to wall time.
@@ -327,6 +328,13 @@ class Gap(msgspec.Struct, frozen=True, tag_field="type", tag="gap"):
     why: str
 
 
+class Heartbeat(msgspec.Struct, frozen=True, tag_field="type", tag="heartbeat"):
+    """Nothing has happened since record `seq`, at `time`. In streams only: it changes no state."""
+
+    seq: Place
+    time: float
+
+
 class Producer(msgspec.Struct, frozen=True):
     name: str
     version: str
@@ -453,4 +461,4 @@ class Keyframe(msgspec.Struct, frozen=True, tag_field="type", tag="keyframe"):
     totals: Totals
 
 
-Record = Header | Keyframe | Step | Gap
+Record = Header | Keyframe | Step | Gap | Heartbeat

@@ -7,6 +7,7 @@ Each keyframe starts a new zstd frame in the seekable format, so that a reader c
 a plain `zstd -d` still reads the file. A trace that a crash cut off reads up to its last whole record.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -60,7 +61,8 @@ class TraceWriter:
 
     def __init__(self, path: Path, header: Header, keyframe: Keyframe) -> None:
         """Creates or replaces `path`. Raises OSError where it can't be written."""
-        self._file = pyzstd.SeekableZstdFile(path, "w", level_or_option=_FORMAT)
+        self._disk = path.open("wb")
+        self._file = pyzstd.SeekableZstdFile(self._disk, "w", level_or_option=_FORMAT)
         self._line(encode(header))
         self._line(encode(keyframe))
 
@@ -73,12 +75,24 @@ class TraceWriter:
         self._file.flush(self._file.FLUSH_FRAME)
         self._line(encode(keyframe))
 
-    def flush(self) -> None:
-        """Hand everything so far to the operating system: a crash of this process keeps it."""
+    def flush(self, *, sync: bool = False) -> None:
+        """Hand everything so far to the operating system: a crash of this process keeps it.
+
+        With `sync`, wait for the disk: a crash of the machine keeps it too.
+        """
         self._file.flush(self._file.FLUSH_BLOCK)
+        self._disk.flush()
+        if sync:
+            os.fsync(self._disk.fileno())
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, as of the last flush."""
+        return self._disk.tell()
 
     def close(self) -> None:
         self._file.close()
+        self._disk.close()
 
     def _line(self, line: bytes) -> None:
         self._file.write(line + b"\n")

@@ -26,12 +26,17 @@ name. `WS /v1/events` streams every change of the pool, a record a step.
 
 
 def create_app(
-    context: ServiceContext, *, api_key: str | None = None, allowed_origins: tuple[str, ...] = ()
+    context: ServiceContext,
+    *,
+    api_key: str | None = None,
+    allowed_origins: tuple[str, ...] = (),
+    events: bool = True,
 ) -> FastAPI:
     """Routes over `context`. The engine's thread starts and stops with the application.
 
     With `api_key`, everything but /health asks for it. `allowed_origins`: whose pages may use the
-    routes from a browser, beside this server's own; `*` for any.
+    routes from a browser, beside this server's own; `*` for any. Without `events` there are none of the
+    routes that tell of the pool.
     """
 
     @asynccontextmanager
@@ -44,7 +49,8 @@ def create_app(
         title="Glasspool", description=_DESCRIPTION, version=__version__, lifespan=lifespan
     )
     app.state.context = context
-    for route in (completions, chat, pool, stream, server_routes, metrics):
+    told = (pool, stream, metrics) if events else ()
+    for route in (completions, chat, *told, server_routes):
         app.include_router(route.router)
     app.add_exception_handler(RequestError, errors.on_request_error)
     app.add_exception_handler(RequestValidationError, errors.on_validation_error)

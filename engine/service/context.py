@@ -1,12 +1,14 @@
 """What the routes share: one engine, and the model's tokenizer."""
 
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from engine.core.config import RequestError
-from engine.events.records import Header
+from engine.events.records import Header, Keyframe
 from engine.service.engine_thread import EngineThread
 from engine.service.event_log import EventLog
 from engine.service.parts import Tokenizer
+from engine.service.viewers import Viewers
 
 
 @dataclass(frozen=True)
@@ -17,10 +19,15 @@ class ServiceContext:
     event_log: EventLog
     header: Header
     tokenizer: Tokenizer
+    viewers: Viewers = field(default_factory=Viewers)
 
     @property
     def model_name(self) -> str:
         return self.header.model
+
+    def keyframe(self) -> "Future[Keyframe]":
+        """The live state after the last record in the log. Raises EngineStopped."""
+        return self.engine.keyframe()
 
     @property
     def vocab_size(self) -> int:

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from engine.core.config import RequestError
 from engine.core.sequence import Request
-from engine.events.records import Keyframe, Step
+from engine.events.records import Header, Keyframe, Step
 from engine.llm import LLMEngine
 from engine.service.event_log import EventLog
 from engine.service.outbox import Outbox
-from engine.service.recorder import Recorder
+from engine.service.recorder import Recorder, Recording
 
 log = logging.getLogger("glasspool")
 T = TypeVar("T")
@@ -28,14 +28,14 @@ class EngineStopped(RuntimeError):
 class EngineThread:
     """Steps the engine while there is work, and sleeps when there is none.
 
-    Calls run between steps, in the order in which they came. Every record goes to `event_log` and,
-    where there is one, to the recorder; what clients wait for leaves through `outbox`.
+    Calls run between steps, in the order in which they came. Every record goes to `event_log`, from
+    where viewers and the recorder read; what clients wait for leaves through `outbox`.
     """
 
-    def __init__(self, engine: LLMEngine, event_log: EventLog, recorder: Recorder | None) -> None:
+    def __init__(self, engine: LLMEngine, event_log: EventLog) -> None:
         self.engine = engine
         self.event_log = event_log
-        self.recorder = recorder
+        self.recorder: Recorder | None = None
         self.outbox = Outbox()
         self.failure: str | None = None
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future]] = queue.SimpleQueue()
@@ -46,9 +46,17 @@ class EngineThread:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         engine.on_record = self._on_record
 
+    def record(self, recording: Recording, header: Header) -> None:
+        """Record the run, from its start: called before `start`. Raises OSError."""
+        self.recorder = Recorder(
+            recording, header, self.engine.keyframe(), self.event_log, self.keyframe
+        )
+
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to step; deliver to `loop`."""
         self.outbox.open(loop)
+        if self.recorder is not None:
+            self.recorder.start()
         self._thread.start()
 
     def stop(self) -> None:
@@ -123,6 +131,8 @@ class EngineThread:
         try:
             while not self._stopping:
                 self._answer_calls()
+                # A keyframe that a call asked for may have told a record, with readers waiting.
+                self.outbox.flush()
                 self.engine.step()
                 self.outbox.flush()
         except Exception as error:
@@ -148,18 +158,12 @@ class EngineThread:
                 future.set_exception(error)
 
     def _next_call(self, wait: bool) -> tuple[Callable[[], Any], Future]:
-        if not wait:
-            return self._calls.get_nowait()
-        if self.recorder is not None:
-            self.recorder.flush()
-        return self._calls.get()
+        return self._calls.get() if wait else self._calls.get_nowait()
 
     def _on_record(self, record: Step) -> None:
-        entry = self.event_log.append(record)
-        if self.recorder is not None:
-            self.recorder.write(entry.line)
-            if self.recorder.wants_keyframe:
-                self.recorder.write_keyframe(self.engine.keyframe())
+        self.event_log.append(record)
+        if self.event_log.waited_for:
+            self.outbox.put(self.event_log.wake, None)
 
     def _close(self) -> None:
         with self._door:
@@ -171,7 +175,7 @@ class EngineThread:
                 future.set_exception(error)
         for request_id in list(self.engine.scheduler.requests):
             self.engine.abort(request_id)
-        self.engine.keyframe()
+        self.engine.tell()
         self.outbox.flush()
         if self.recorder is not None:
-            self.recorder.close()
+            self.recorder.stop()

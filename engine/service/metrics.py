@@ -45,12 +45,13 @@ def metrics(http: Request) -> Response:
     state = PoolState(context.header)
     state.apply(context.engine.keyframe().result())
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(state))
+    registry.register(_PoolFamilies(state))
+    registry.register(_StreamFamilies(context))
     return Response(exposition.generate_latest(registry), media_type=exposition.CONTENT_TYPE_LATEST)
 
 
-class _Families(Collector):
-    """The metric families of one snapshot."""
+class _PoolFamilies(Collector):
+    """The metric families of one snapshot of the pool."""
 
     def __init__(self, state: PoolState) -> None:
         self.state = state
@@ -185,6 +186,37 @@ class _Families(Collector):
             state.header.wall_time + state.time - state.header.monotonic,
         )
         yield _info(state.header)
+
+
+class _StreamFamilies(Collector):
+    """Who watches, and what did not reach them."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self.context = context
+
+    def collect(self) -> Iterator[Metric]:
+        viewers, recorder = self.context.viewers, self.context.engine.recorder
+        yield _gauge("stream_clients", "Viewers of the event stream", None, len(viewers.connected))
+        yield _gauge(
+            "stream_queue_records",
+            "Records that the slowest viewer has yet to get",
+            None,
+            viewers.longest_queue(self.context.event_log),
+        )
+        yield _counter(
+            "stream_records_sent", "Step records sent, to all viewers together", None, viewers.sent
+        )
+        yield _counter(
+            "stream_records_dropped",
+            "Step records left out for a viewer or a recorder that was too slow",
+            "reason",
+            {
+                "slow_viewer": viewers.dropped,
+                "slow_recorder": 0 if recorder is None else recorder.lost,
+            },
+        )
+        yield _counter("stream_resyncs", "Keyframes sent after a gap", None, viewers.resyncs)
+        yield _histogram("stream_lag_seconds", "Age of a step record when it was sent", viewers.lag)
 
 
 def _requests_by_state(state: PoolState) -> dict[str, int]:

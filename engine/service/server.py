@@ -19,12 +19,13 @@ from engine.service.engine_thread import EngineThread
 from engine.service.event_log import EventLog
 from engine.service.parts import Parts, Tokenizer, model_free_parts
 from engine.service.ports import base_url, check_port, is_loopback
-from engine.service.recorder import Recorder
+from engine.service.recorder import Recording
 from engine.service.settings import (
     NO_MODEL,
     ServeSettings,
     checked_api_key,
     engine_config,
+    parse_bytes,
     pool_lines,
 )
 from engine.service.shutdown import run_until_signal
@@ -53,7 +54,14 @@ def serve(settings: ServeSettings) -> None:
             settings.host,
         )
     context = build_context(settings)
-    app = create_app(context, api_key=api_key, allowed_origins=settings.allowed_origins)
+    app = create_app(
+        context,
+        api_key=api_key,
+        allowed_origins=settings.allowed_origins,
+        events=settings.events,
+    )
+    if not settings.events:
+        log.info("no events: /v1/events, /v1/pool and /metrics are off")
     log.info("ready on %s", base_url(settings.host, settings.port))
     run_until_signal(app, context.engine, settings.host, settings.port, settings.shutdown_timeout)
 
@@ -70,21 +78,28 @@ def build_context(settings: ServeSettings) -> ServiceContext:
         eos_token_ids=parts.eos_token_ids,
         token_text=_token_text(parts.tokenizer) if settings.record_text else None,
         new_detokenizer=_new_detokenizer(parts.tokenizer),
+        events=settings.events,
     )
     header = _header(settings, config, parts)
-    recorder = None
-    if settings.record is not None:
-        try:
-            recorder = Recorder(settings.record, header, engine.keyframe())
-        except OSError as error:
-            raise ConfigError(
-                f"can't record to {settings.record}: {error.strerror}; choose another file"
-            ) from None
-        log.info("recording to %s", settings.record)
     event_log = EventLog()
-    return ServiceContext(
-        EngineThread(engine, event_log, recorder), event_log, header, parts.tokenizer
-    )
+    thread = EngineThread(engine, event_log)
+    if settings.record is not None:
+        _record(settings, thread, header)
+    return ServiceContext(thread, event_log, header, parts.tokenizer)
+
+
+def _record(settings: ServeSettings, thread: EngineThread, header: Header) -> None:
+    size = settings.record_max_size
+    most = None if size is None else parse_bytes(size)
+    if not settings.events:
+        raise ConfigError("record does not go with no-events: there is nothing to record")
+    try:
+        thread.record(Recording(settings.record, most, settings.record_fsync), header)
+    except OSError as error:
+        raise ConfigError(
+            f"can't record to {settings.record}: {error.strerror}; choose another file"
+        ) from None
+    log.info("recording to %s", settings.record)
 
 
 def _parts(settings: ServeSettings) -> Parts:

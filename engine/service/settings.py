@@ -39,6 +39,9 @@ class ServeSettings:
     shutdown_timeout: float = 30.0
     record: Path | None = None
     record_text: bool = False
+    record_max_size: str | None = None
+    record_fsync: bool = False
+    events: bool = True
 
 
 def engine_config(settings: ServeSettings, parts: Parts) -> EngineConfig:

@@ -3,7 +3,7 @@
 from websockets.sync.client import connect
 
 from engine.events import PoolState, decode
-from engine.events.records import Gap, Header, Keyframe, Step
+from engine.events.records import Gap, Header, Heartbeat, Keyframe, Step
 
 
 class StreamReader:
@@ -31,8 +31,10 @@ class StreamReader:
         return decode(self._lines.pop(0))
 
     def read(self, timeout: float = 20) -> Keyframe | Step | Gap:
-        """The next record, folded. Raises TimeoutError."""
+        """The next record that tells something, folded. Raises TimeoutError."""
         record = self._next(timeout)
+        while isinstance(record, Heartbeat):
+            record = self._next(timeout)
         self.records.append(record)
         self.state.apply(record)
         return record

@@ -16,7 +16,7 @@ from engine.events.records import Gap, Header, Keyframe, Step
 from engine.service.context import ServiceContext
 from engine.service.engine_thread import EngineThread
 from engine.service.event_log import EventLog
-from engine.service.stream import _send_records
+from engine.service.stream import _Sender
 from tests.core.driver import Driver, config, header, sorted_rows
 from tests.servers import EngineServer
 from tests.service.clients import StreamReader
@@ -131,13 +131,13 @@ def test_a_slow_reader_of_the_log_is_told_of_its_loss_and_costs_nothing_else():
 def test_a_client_that_fell_behind_gets_a_gap_and_a_keyframe_and_ends_right():
     driver = Driver(config(num_blocks=32))
     log = EventLog(size=8)
-    thread = EngineThread(driver.engine, log, None)
+    thread = EngineThread(driver.engine, log)
     context = ServiceContext(thread, log, header(driver.config), tokenizer=None)
     socket = SlowSocket()
 
     async def run() -> None:
         thread.start(asyncio.get_running_loop())
-        sending = asyncio.ensure_future(_send_records(socket, context, -1, ""))
+        sending = asyncio.ensure_future(_Sender(socket, context).run(-1, ""))
         await socket.sent(2)  # header and keyframe; now it stops reading
         socket.reads.clear()
         done = threading.Event()
