@@ -1,5 +1,7 @@
 """A reader of the event stream, for tests."""
 
+import time
+
 from websockets.sync.client import connect
 
 from engine.events import PoolState, decode
@@ -32,9 +34,10 @@ class StreamReader:
 
     def read(self, timeout: float = 20) -> Keyframe | Step | Gap:
         """The next record that tells something, folded. Raises TimeoutError."""
-        record = self._next(timeout)
-        while isinstance(record, Heartbeat):
-            record = self._next(timeout)
+        deadline = time.monotonic() + timeout
+        while isinstance(record := self._next(deadline - time.monotonic()), Heartbeat):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nothing but heartbeats for {timeout} s")
         self.records.append(record)
         self.state.apply(record)
         return record

@@ -141,7 +141,8 @@ def test_a_refused_request_has_its_line_too(server):
 def test_a_client_that_left_is_told_of_as_aborted(server):
     body = {"prompt": "x", "max_tokens": 300, "request_id": "left", **STREAMED}
     with httpx.stream("POST", f"{server.url}/v1/completions", json=body) as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()
+        next(lines)
     line = log_line(server, "left")
     assert line["finish"] == "abort"
     assert 1 <= int(line["output_tokens"]) < 300

@@ -15,6 +15,9 @@ def http(engine_server):
         yield client
 
 
+# A dropped iterator closes its stream: these tests keep theirs while the request is to run.
+
+
 def pool_of(http: httpx.Client) -> dict:
     return http.get("/v1/pool").json()
 
@@ -25,7 +28,8 @@ def test_the_pool_names_the_owners_of_each_block(engine_server, http):
         body = {"prompt": "Hello, dear pool", "n": 3, "max_tokens": 60, "ignore_eos": True}
         body |= {"stream": True, "request_id": "holder", "temperature": 1}
         with http.stream("POST", "/v1/completions", json=body) as answer:
-            next(answer.iter_lines())
+            lines = answer.iter_lines()
+            next(lines)
             pool = pool_of(http)
         while reader.state.seq < pool["seq"]:
             reader.read()
@@ -52,7 +56,8 @@ def test_the_prefix_cache_is_reset_when_nothing_runs_and_only_then(engine_server
     assert pool_of(http)["cached"] > 0
     body = {"prompt": "x", "max_tokens": 200, "ignore_eos": True, "stream": True}
     with http.stream("POST", "/v1/completions", json=body) as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()
+        next(lines)
         refused = http.post("/reset_prefix_cache")
         assert refused.status_code == 409
         assert "blocks are active" in refused.json()["error"]["message"]
@@ -68,7 +73,8 @@ def test_a_stream_that_is_left_frees_its_blocks_within_a_step_or_two(engine_serv
         reader.read_until_idle()
         body = {"prompt": "Hello", "n": 4, "max_tokens": 300, "ignore_eos": True, "stream": True}
         with http.stream("POST", "/v1/completions", json=body) as answer:
-            next(answer.iter_lines())
+            lines = answer.iter_lines()
+            next(lines)
             left_at = reader.state.step
         reader.read_until_idle()
         # It has gone through a few steps before its client left, and far from all.
