@@ -209,12 +209,16 @@ class PoolState:
             case Keyframe():
                 self._load(record)
             case Gap():
+                if not self.complete:
+                    raise FoldError("a gap stands where a keyframe must come")
                 self.complete = False
             case Header():
                 raise FoldError("a header in the middle of a stream: start a new PoolState from it")
 
     def _load(self, keyframe: Keyframe) -> None:
         self.complete = False
+        if keyframe.seq < self.seq:
+            raise FoldError(f"keyframe {keyframe.seq} follows record {self.seq}: seq goes back")
         self._clear()
         self.seq, self.step, self.time = keyframe.seq, keyframe.step, keyframe.time
         try:

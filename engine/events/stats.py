@@ -127,7 +127,7 @@ class _Values:
             return ordered[max(0, math.ceil(share * count) - 1)]
 
         return Percentiles(
-            count, math.fsum(ordered) / count, rank(0.5), rank(0.9), rank(0.99), ordered[-1]
+            count, sum(ordered) / count, rank(0.5), rank(0.9), rank(0.99), ordered[-1]
         )
 
 

@@ -124,14 +124,20 @@ class TraceReader:
     def fold(self) -> Iterator[tuple[Keyframe | Step | Gap, PoolState]]:
         """Each record with the state after it: one state, that moves on.
 
-        Raises TraceError also for a record that cannot follow from those before it.
+        It is folded from one keyframe up to the end, or to a gap; the keyframes between are passed
+        over. Raises TraceError also for a record that cannot follow from those before it.
         """
         state = PoolState(self.header)
         for record in self:
             try:
-                state.apply(record)
+                if not (isinstance(record, Keyframe) and state.complete):
+                    state.apply(record)
             except FoldError as error:
                 raise TraceError(f"{self.where}: {error}") from None
+            if isinstance(record, Keyframe) and record.seq != state.seq:
+                raise TraceError(
+                    f"{self.where}: a keyframe of record {record.seq} follows record {state.seq}"
+                )
             yield record, state
 
     @property
