@@ -113,16 +113,16 @@ class TraceChecker:
             handler(event)
 
 
-def check_trace(path: Path, progress: Progress = lambda done, total: None) -> Report:
+def check_trace(path: Path | str, progress: Progress = lambda done, total: None) -> Report:
     """Check a whole trace, in memory bounded by its pool and its unfinished requests.
 
     Raises TraceError where the file is no trace or is damaged.
     """
-    size = max(1, path.stat().st_size) if path.exists() else 1
     records = steps = events = keyframes = left_out = 0
     first_time: float | None = None
     fault = None
     with TraceReader(path) as reader:
+        size = reader.size
         checker = TraceChecker(reader.header)
         state = checker.state
         for record in reader:

@@ -17,7 +17,7 @@ MAX_EXPANSION = 8000
 Records of thousands of sequences that all decode come to some hundreds. A file that was made to fill a
 reader's memory, or its evening, has tens of thousands.
 """
-PLAIN_BYTES = 32 * 1024 * 1024
+PLAIN_BYTES = 8 * 1024 * 1024
 
 
 class TraceError(ValueError):

@@ -92,9 +92,9 @@ class TraceReader:
     raises TraceError.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lines = LineReader(path)
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._lines = LineReader(self.path)
         try:
             self.header = read_header(self._lines)
         except BaseException:
@@ -154,6 +154,11 @@ class TraceReader:
     def position(self) -> int:
         """Bytes of the file that were read so far, for progress bars."""
         return self._lines.position
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.path.stat().st_size
 
     @property
     def cut_off(self) -> str | None:
