@@ -74,5 +74,5 @@ def test_the_pages_example_runs(path):
     )
     first, second, third = done.stdout.splitlines()
     assert first == "SmolLM2-135M-Instruct: 263 steps, at most 96 of 96 blocks active"
-    assert second == "preempted: {'no_free_block': 17}, prefix hits: 304 tokens"
+    assert second == "17 preemptions, 304 tokens found in the prefix index"
     assert third == "the trace is whole"
