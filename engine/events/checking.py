@@ -67,7 +67,8 @@ class TraceChecker:
         self._books = BookRules(self.state)
         self._sequences = SequenceRules(self.state)
         self._blocks = BlockRules(self.state)
-        self._rules = (self._books, self._sequences, self._blocks)
+        # The books come last: what they miss is mostly what another rule can name better.
+        self._rules = (self._blocks, self._sequences, self._books)
         self._handlers: dict[type[AnyEvent], list[Callable[[AnyEvent], None]]] = {}
         for rules in self._rules:
             for kind, handler in rules.handlers.items():
@@ -85,7 +86,7 @@ class TraceChecker:
                     self._books.keyframe(record)
                 case Keyframe():
                     self.state.apply(record)
-                    for rules in self._rules:
+                    for rules in reversed(self._rules):
                         rules.load()
                 case Gap():
                     self._books.gap(record)
