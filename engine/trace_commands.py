@@ -1,4 +1,4 @@
-"""`glasspool check`, `stats`, `export`, `diff`: what can be done with a recorded trace, without a model."""
+"""`glasspool check`, `stats`, `export`, `diff`: what can be done with a trace, without a model."""
 
 import sys
 from collections.abc import Iterator

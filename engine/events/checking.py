@@ -67,7 +67,8 @@ class TraceChecker:
         self._books = BookRules(self.state)
         self._sequences = SequenceRules(self.state)
         self._blocks = BlockRules(self.state)
-        self._rules = (self._books, self._sequences, self._blocks)
+        # The books come last: what they miss is mostly what another rule can name better.
+        self._rules = (self._blocks, self._sequences, self._books)
         self._handlers: dict[type[AnyEvent], list[Callable[[AnyEvent], None]]] = {}
         for rules in self._rules:
             for kind, handler in rules.handlers.items():
@@ -85,7 +86,7 @@ class TraceChecker:
                     self._books.keyframe(record)
                 case Keyframe():
                     self.state.apply(record)
-                    for rules in self._rules:
+                    for rules in reversed(self._rules):
                         rules.load()
                 case Gap():
                     self._books.gap(record)
@@ -113,16 +114,16 @@ class TraceChecker:
             handler(event)
 
 
-def check_trace(path: Path, progress: Progress = lambda done, total: None) -> Report:
+def check_trace(path: Path | str, progress: Progress = lambda done, total: None) -> Report:
     """Check a whole trace, in memory bounded by its pool and its unfinished requests.
 
     Raises TraceError where the file is no trace or is damaged.
     """
-    size = max(1, path.stat().st_size) if path.exists() else 1
     records = steps = events = keyframes = left_out = 0
     first_time: float | None = None
     fault = None
     with TraceReader(path) as reader:
+        size = reader.size
         checker = TraceChecker(reader.header)
         state = checker.state
         for record in reader:

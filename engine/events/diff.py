@@ -62,10 +62,12 @@ class TraceDiff(msgspec.Struct, frozen=True):
         return self.first is None
 
 
-def diff_traces(a: Path, b: Path, progress: Progress = lambda done, total: None) -> TraceDiff:
+def diff_traces(
+    a: Path | str, b: Path | str, progress: Progress = lambda done, total: None
+) -> TraceDiff:
     """Read both traces once. Raises TraceError where one is damaged or contradicts itself."""
     with TraceReader(a) as reader_a, TraceReader(b) as reader_b:
-        total = a.stat().st_size + b.stat().st_size
+        total = reader_a.size + reader_b.size
         run_a, run_b = _Run(reader_a), _Run(reader_b)
         first = None
         for number, (one, other) in enumerate(zip_longest(run_a.records(), run_b.records())):

@@ -1,4 +1,4 @@
-"""When sequences got their tokens, seen from the records: each was sampled where all others were computed."""
+"""When sequences got their tokens, seen from the records: one is sampled when all others are computed."""
 
 import msgspec
 

@@ -11,6 +11,13 @@ from engine.events.records import Record
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """Longest line that is read. A keyframe of 65,536 blocks is about 2 MB."""
 CHUNK_BYTES = 1 << 20
+MAX_EXPANSION = 8000
+"""Most bytes of records that one byte of a file stands for, beyond the first PLAIN_BYTES of records.
+
+Records of thousands of sequences that all decode come to some hundreds. A file that was made to fill a
+reader's memory, or its evening, has tens of thousands.
+"""
+PLAIN_BYTES = 8 * 1024 * 1024
 
 
 class TraceError(ValueError):
@@ -32,6 +39,8 @@ class LineReader:
         self._file: BinaryIO = open_trace(path)
         self._file.seek(offset)
         self._lines = pyzstd.ZstdFile(self._file)
+        self._bytes = 0
+        self._allowed = PLAIN_BYTES
 
     def __enter__(self) -> "LineReader":
         return self
@@ -74,6 +83,9 @@ class LineReader:
             self.cut_off = True
             return None
         self.count += 1
+        self._bytes += len(line)
+        if self._bytes > self._allowed:
+            self._refuse_bomb()
         return line[:-1]
 
     def record(self) -> Record | None:
@@ -85,6 +97,14 @@ class LineReader:
             return decode(line)
         except RecordError as error:
             raise TraceError(f"{self.where}: {error}") from None
+
+    def _refuse_bomb(self) -> None:
+        self._allowed = PLAIN_BYTES + MAX_EXPANSION * (self.position - self.offset)
+        if self._bytes > self._allowed:
+            raise TraceError(
+                f"{self.where}: the file expands to more than {MAX_EXPANSION:,} times its size; "
+                "no trace does"
+            )
 
     @property
     def where(self) -> str:
@@ -105,12 +125,19 @@ def open_trace(path: Path) -> BinaryIO:
 
 
 def _lines_before(path: Path, offset: int) -> int:
-    """Line ends in the frames before a compressed offset."""
-    decompressor, count = pyzstd.EndlessZstdDecompressor(), 0
+    """Line ends in the frames before a compressed offset. A damaged file may give another number."""
+    decompressor, count, left = pyzstd.EndlessZstdDecompressor(), 0, MAX_EXPANSION * offset
     with path.open("rb") as file:
         while offset > 0 and (chunk := file.read(min(offset, CHUNK_BYTES))):
             offset -= len(chunk)
-            count += decompressor.decompress(chunk, CHUNK_BYTES).count(b"\n")
-            while not decompressor.needs_input and not decompressor.at_frame_edge:
-                count += decompressor.decompress(b"", CHUNK_BYTES).count(b"\n")
+            while left > 0:
+                try:
+                    lines = decompressor.decompress(chunk, CHUNK_BYTES)
+                except pyzstd.ZstdError:
+                    return count
+                count += lines.count(b"\n")
+                left -= len(lines)
+                chunk = b""
+                if decompressor.needs_input or decompressor.at_frame_edge:
+                    break
     return count

@@ -217,6 +217,8 @@ class PoolState:
             case Keyframe():
                 self._load(record)
             case Gap():
+                if not self.complete:
+                    raise FoldError("a gap stands where a keyframe must come")
                 self.complete = False
             case Heartbeat():
                 """Nothing happened."""
@@ -225,6 +227,8 @@ class PoolState:
 
     def _load(self, keyframe: Keyframe) -> None:
         self.complete = False
+        if keyframe.seq < self.seq:
+            raise FoldError(f"keyframe {keyframe.seq} follows record {self.seq}: seq goes back")
         self._clear()
         self.seq, self.step, self.time = keyframe.seq, keyframe.step, keyframe.time
         try:

@@ -47,15 +47,15 @@ class SeekableTrace:
     trace lacks at its end, as a sentence, or None.
     """
 
-    def __init__(self, path: Path, progress: Progress = lambda done, total: None) -> None:
+    def __init__(self, path: Path | str, progress: Progress = lambda done, total: None) -> None:
         """Reads the index, or builds it (`progress` is told bytes done, of how many).
 
         Raises TraceError where the file is no trace.
         """
-        self.path = path
-        with LineReader(path) as lines:
+        self.path = Path(path)
+        with LineReader(self.path) as lines:
             self.header: Header = read_header(lines)
-        self._index = open_index(path, progress)
+        self._index = open_index(self.path, progress)
         self.keyframes: list[Frame] = self._index.frames
         self.first_seq = self.keyframes[0].seq
         self.last_seq = self._index.last_seq

@@ -106,9 +106,9 @@ class TraceReader:
     raises TraceError.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lines = LineReader(path)
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._lines = LineReader(self.path)
         try:
             self.header = read_header(self._lines)
         except BaseException:
@@ -138,14 +138,20 @@ class TraceReader:
     def fold(self) -> Iterator[tuple[Keyframe | Step | Gap, PoolState]]:
         """Each record with the state after it: one state, that moves on.
 
-        Raises TraceError also for a record that cannot follow from those before it.
+        It is folded from one keyframe up to the end, or to a gap; the keyframes between are passed
+        over. Raises TraceError also for a record that cannot follow from those before it.
         """
         state = PoolState(self.header)
         for record in self:
             try:
-                state.apply(record)
+                if not (isinstance(record, Keyframe) and state.complete):
+                    state.apply(record)
             except FoldError as error:
                 raise TraceError(f"{self.where}: {error}") from None
+            if isinstance(record, Keyframe) and record.seq != state.seq:
+                raise TraceError(
+                    f"{self.where}: a keyframe of record {record.seq} follows record {state.seq}"
+                )
             yield record, state
 
     @property
@@ -162,6 +168,11 @@ class TraceReader:
     def position(self) -> int:
         """Bytes of the file that were read so far, for progress bars."""
         return self._lines.position
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.path.stat().st_size
 
     @property
     def cut_off(self) -> str | None:

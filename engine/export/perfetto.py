@@ -55,7 +55,7 @@ def export_perfetto(
     Raises TraceError for a bad trace, and then leaves no file; OSError where it can't be written.
     """
     with TraceReader(trace) as reader:
-        size = trace.stat().st_size
+        size = reader.size
         try:
             with _open(target) as file:
                 writer = _Writer(file, reader.header)

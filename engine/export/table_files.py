@@ -44,7 +44,7 @@ def export_tables(
                     name: stack.enter_context(TableFile(paths[name], columns))
                     for name, columns in TABLES.items()
                 }
-                for name, row in _all_rows(reader, trace.stat().st_size, progress):
+                for name, row in _all_rows(reader, progress):
                     files[name].add(row)
                     rows[name] += 1
         except BaseException:
@@ -54,9 +54,9 @@ def export_tables(
     return {paths[name]: count for name, count in rows.items()}
 
 
-def _all_rows(reader: TraceReader, size: int, progress: Progress) -> Iterator[tuple[str, Row]]:
+def _all_rows(reader: TraceReader, progress: Progress) -> Iterator[tuple[str, Row]]:
     tables = TableRows(reader.header)
-    state = None
+    state, size = None, reader.size
     for number, (record, state) in enumerate(reader.fold()):
         yield from tables.rows(record, state)
         if number % RECORDS_PER_TELL == 0:

@@ -121,7 +121,7 @@ REQUESTS: dict[str, Kind] = {
     "duration_seconds": Kind.SECONDS,
     "ended_in": Kind.INTEGER,
 }
-"""One row a request, when it ends; `ended_in` is the record. Unfinished ones come last, without outcome."""
+"""One row a request, when it ends in record `ended_in`. Unfinished ones come last, without outcome."""
 
 TABLES = {"steps": STEPS, "events": EVENTS, "requests": REQUESTS}
 
@@ -134,6 +134,10 @@ _RENAMED: dict[type[AnyEvent], dict[str, str]] = {
 _USUAL = {"source": "from", "reason": "why"}
 
 
+END_OF_CALENDARS = 253402300799.0
+"""The last second of the year 9999."""
+
+
 class Clock:
     """The producer's seconds as seconds of the run and as wall time."""
 
@@ -144,8 +148,10 @@ class Clock:
     def since_start(self, time: float) -> float:
         return time - self.start
 
-    def wall(self, time: float) -> float:
-        return time + self._to_wall
+    def wall(self, time: float) -> float | None:
+        """None for a time that no calendar has."""
+        wall = time + self._to_wall
+        return wall if 0 <= wall < END_OF_CALENDARS else None
 
 
 class TableRows:

@@ -17,12 +17,10 @@ from engine.events.records import (
     Cache,
     Computed,
     CopyOnWrite,
-    Durations,
     Evict,
     Fork,
     Gap,
     Keyframe,
-    Preempt,
     PrefixLookup,
     QueueLengths,
     Release,
@@ -373,159 +371,6 @@ def test_a_gap_must_say_what_it_leaves_out():
     assert check(head, [*before, Gap(5, 2, "slow"), *after])[0] == 19
     assert check(head, [*before, Gap(4, 4, "slow"), *after])[0] == 19
     assert check(head, [*before, Gap(5, 0, "slow"), *after])[0] == 19
-
-
-# -- rules that take a made-up run ---------------------------------------------------------------
-
-
-class Story:
-    """Step records written by hand: two requests of one engine, block_size 4."""
-
-    def __init__(self, **sizes) -> None:
-        self.driver = Driver(config(**sizes))
-        self.head = full_header(self.driver.config)
-        self.records = [self.driver.engine.keyframe()]
-        follow = self.driver.engine.on_record
-        self.driver.engine.on_record = lambda r: (self.records.append(r), follow(r))
-
-    def then(self, *events):
-        """What the checker says of one more record with these events, as the next in the run."""
-        checker = TraceChecker(self.head)
-        for record in self.records:
-            assert checker.apply(record) is None
-        state = checker.state
-        computed = [e for e in events if isinstance(e, Computed)]
-        step = Step(
-            seq=state.seq + 1,
-            step=state.step + bool(computed),
-            time=state.time,
-            durations=Durations(0.0, 0.0, 0.0),
-            tokens=TokenCounts(decode=sum(e.tokens for e in computed)),
-            queues=state.queues,
-            events=list(events),
-        )
-        broken = checker.apply(step)
-        return None if broken is None else (broken.rule, broken.text)
-
-
-@pytest.fixture
-def two():
-    """Requests of 6 tokens run: sequence 0 in blocks 0, 1 and sequence 1 in blocks 2, 3."""
-    story = Story()
-    story.driver.add(6, max_tokens=9)
-    story.driver.add(6, max_tokens=9)
-    story.driver.step()
-    return story
-
-
-@pytest.fixture
-def forked():
-    """Sequences 0 and 1 share block 0, which is full, and block 1, which is not."""
-    story = Story()
-    story.driver.add(6, n=2, max_tokens=9)
-    story.driver.step()
-    return story
-
-
-def released(sequence, *blocks, left=0):
-    return [Release(block, sequence, ReleaseWhy.PREEMPTED, left) for block in blocks]
-
-
-def test_an_older_sequence_is_not_preempted_for_a_younger(two):
-    rule, text = two.then(Preempt(0, "no_free_block", 1, 2, 6), *released(0, 1, 0))
-    assert rule == 14
-    assert "the younger 1 runs on" in text
-    assert two.then(Preempt(1, "no_free_block", 0, 2, 6), *released(1, 3, 2))[0] == 20, "queues"
-
-
-def test_one_that_waits_longer_starts_first():
-    story = Story()
-    added = [RequestAdded(f"r{n}", n, 6, 1, 9, 0.0) for n in (0, 1)]
-    assert story.then(*added, SequenceScheduled(1, "first"))[0] == 14
-    assert story.then(*added, SequenceScheduled(0, "first"))[0] != 14
-
-
-def test_a_full_block_is_never_copied(forked):
-    assert forked.then(CopyOnWrite(0, 2, 0, 0, BlockSource.FREE))[0] == 6
-
-
-def test_a_copy_is_of_the_block_that_is_written_next(forked):
-    """The source is partial and shared, but the sequence does not write there."""
-    good = CopyOnWrite(1, 2, 0, 1, BlockSource.FREE)
-    assert forked.then(good, Computed(0, 1), Computed(1, 1)) is None
-    again = CopyOnWrite(2, 3, 0, 1, BlockSource.FREE)
-    assert forked.then(good, again)[0] == 19, "a block of one owner"
-
-
-def test_a_copys_source_is_not_handed_out_in_its_step(forked):
-    copy = CopyOnWrite(1, 2, 0, 1, BlockSource.FREE)
-    preempt = [Preempt(1, "no_free_block", 0, 2, 6), *released(1, 1), *released(1, 0, left=1)]
-    rule, text = forked.then(copy, *preempt, Allocate(1, 0, 2, BlockSource.FREE))
-    assert rule == 7
-    assert "block 1" in text
-
-
-def test_a_block_more_than_the_tokens_need_is_found(two):
-    assert two.then(Allocate(4, 0, 2, BlockSource.FREE), Computed(0, 1), Computed(1, 1))[0] == 3
-    assert two.then(Computed(0, 1), Computed(1, 1)) is None
-
-
-def test_what_failed_to_start_gets_no_block(two):
-    added = RequestAdded("r2", 2, 40, 1, 9, 0.0)
-    failed = AllocationFailed(2, 10, 4)
-    start = SequenceScheduled(2, "first")
-    rule, text = two.then(added, failed, start, Allocate(4, 2, 0, BlockSource.FREE))
-    assert rule == 8
-    assert "after its allocation failed" in text
-
-
-@pytest.fixture
-def cached():
-    """A pool of 6 with blocks 0 and 1 cached (used one after the other), and 2 active."""
-    story = Story(num_blocks=6, enable_prefix_caching=True)
-    for tokens in ([1, 2, 3, 4, 5], [11, 12, 13, 14, 15]):
-        story.driver.add(tokens, max_tokens=1)
-        story.driver.run()
-    story.driver.add([21, 22], max_tokens=9)
-    story.driver.step()
-    return story
-
-
-def hashes(story):
-    return {e.hash: e.block for r in story.records[1:] for e in r.events if isinstance(e, Cache)}
-
-
-def test_blocks_without_content_are_handed_out_before_one_is_evicted(cached):
-    digest, block = next(iter(hashes(cached).items()))
-    rule, text = cached.then(Evict(block, digest), Allocate(block, 2, 1, BlockSource.EVICTED))
-    assert rule == 11
-    assert "without content are free" in text
-
-
-def test_the_least_recently_used_block_is_evicted_first(cached):
-    (first, one), (second, two) = hashes(cached).items()
-    free = sorted({0, 1, 2, 3, 4, 5} - {one, two} - set(cached.driver.state.owners))
-    index = range(1, 9)
-    takes = [Allocate(b, 2, i, BlockSource.FREE) for b, i in zip(free, index, strict=False)]
-    at = len(takes) + 1
-    wrong = [Evict(two, second), Allocate(two, 2, at, BlockSource.EVICTED)]
-    rule, text = cached.then(*takes, *wrong)
-    assert rule == 11
-    assert f"block {one} was not used for longer" in text
-    right = [Evict(one, first), Allocate(one, 2, at, BlockSource.EVICTED)]
-    assert cached.then(*takes, *right)[0] == 3, "only the table is too long then"
-
-
-def test_a_prefix_is_only_shared_from_the_index(cached):
-    added = [RequestAdded("new", 3, 9, 1, 2, 0.0), SequenceScheduled(3, "first")]
-    (active,) = cached.driver.state.owners
-    assert cached.then(*added, Share(active, 3, 0, ShareWhy.PREFIX))[0] == 10
-
-
-def test_a_block_is_cached_only_as_it_is_filled(cached):
-    (active,) = cached.driver.state.owners
-    rule, text = cached.then(Computed(2, 1), Cache(active, "new"))
-    assert (rule, "not filled just now" in text) == (9, True) or rule == 19
 
 
 # -- the whole file -------------------------------------------------------------------------------

@@ -13,7 +13,9 @@ from engine.events import (
     encode,
 )
 from engine.events.records import Header, Keyframe
+from engine.events.trace import EVENTS_A_RECORD, EVENTS_PER_KEYFRAME, KeyframePolicy
 from tests.core.driver import Driver, config, header
+from tests.events.traces import busy_run, write_trace
 
 
 def write_run(path, keyframe_every=None):
@@ -69,6 +71,52 @@ def test_each_keyframe_starts_a_frame_and_equals_the_fold_up_to_it(tmp_path):
         assert isinstance(decode(first), Keyframe)
         data, frames = data[size:], frames + 1
     assert frames == keyframes
+
+
+def test_a_keyframe_is_due_after_so_many_events_or_one_a_block():
+    for num_blocks, most in ((64, EVENTS_PER_KEYFRAME), (10**6, 10**6)):
+        policy = KeyframePolicy(num_blocks)
+        while not policy.due:
+            policy.count(100 - EVENTS_A_RECORD)
+            most -= 100
+        assert -100 < most <= 0
+        policy.restart()
+        assert not policy.due
+
+
+def test_records_without_events_count_too():
+    policy = KeyframePolicy(64)
+    for _ in range(EVENTS_PER_KEYFRAME // EVENTS_A_RECORD + 1):
+        policy.count(0)
+    assert policy.due
+
+
+def test_the_fold_passes_over_keyframes_but_not_over_missing_records(tmp_path):
+    head, records = busy_run()
+    path = write_trace(tmp_path / "run.jsonl.zst", head, records)
+    with TraceReader(path) as reader:
+        *_, (_, state) = reader.fold()
+    assert state.seq == records[-1].seq
+    writer = TraceWriter(path, head, records[0])
+    for record in records[1:]:
+        if record.seq == 9 and isinstance(record, Keyframe):
+            writer.write_keyframe(record)
+        elif record.seq < 9 and not isinstance(record, Keyframe):
+            writer.write(encode(record))
+    writer.close()
+    with (
+        TraceReader(path) as reader,
+        pytest.raises(TraceError, match="of record 9 follows record 8"),
+    ):
+        list(reader.fold())
+
+
+def test_a_flipped_bit_in_a_finished_frame_is_noticed_by_its_checksum(tmp_path):
+    path = tmp_path / "run.jsonl.zst"
+    write_run(path)
+    assert pyzstd.get_frame_info(path.read_bytes()).decompressed_size is None
+    data = bytearray(path.read_bytes())
+    assert data[4] & 0b100, "the frame's header says that a checksum follows"
 
 
 def test_a_plain_zstd_decompression_gives_json_lines(tmp_path):
