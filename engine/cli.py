@@ -199,6 +199,28 @@ def dashboard(
     os.execve(argv[0], argv, {**os.environ, **environment})
 
 
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(help="A recorded .jsonl.zst file.", metavar="TRACE")],
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Play it to clients of WS /v1/events, like an engine.")
+    ] = False,
+    speed: Annotated[float, typer.Option(help="Times as fast as it was recorded.")] = 1.0,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 8000,
+) -> None:
+    """Play a recording to whoever watches an engine: to test and to teach with."""
+    if not serve:
+        raise ConfigError(
+            f"add --serve to play {trace} to clients of the event stream; "
+            f"to look at it: glasspool dashboard --trace {trace}"
+        )
+    _log_to_stderr()
+    from engine.service.replay_server import serve_replay
+
+    serve_replay(trace, host, port, speed)
+
+
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))

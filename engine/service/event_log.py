@@ -44,6 +44,10 @@ class EventLog:
         self._ring[record.seq % self.size] = Entry(record)
         self.last = record.seq
 
+    def begin_after(self, seq: int) -> None:
+        """Records up to `seq` will never be here; readers that wait for them find a gap."""
+        self.last = seq
+
     @property
     def waited_for(self) -> bool:
         """Whether somebody in the event loop waits for the next record: then call `wake` there."""

@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from engine.service.engine_thread import EngineThread
+from engine.service.ports import is_loopback
 
 log = logging.getLogger("glasspool")
 SECONDS_FOR_LAST_BYTES = 3
@@ -30,6 +31,8 @@ def run_until_signal(
         port=port,
         log_level="warning",
         timeout_graceful_shutdown=SECONDS_FOR_LAST_BYTES,
+        # On loopback nothing is won by fewer bytes, and each viewer would be compressed for alone.
+        ws_per_message_deflate=not is_loopback(host),
     )
     _Server(config, engine, drain_seconds).run()
 
