@@ -96,8 +96,8 @@ def _print_run(console: Console, stats: TraceStats) -> None:
 
 def _print_memory(console: Console, stats: TraceStats) -> None:
     totals = stats.totals
-    table = Table(box=None, padding=(0, 2, 0, 0), title="memory", title_justify="left")
-    table.title_style = "bold"
+    console.print("[bold]memory[/bold]")
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("", "mean by time", "mean by step", "least", "most"):
         table.add_column(name, justify="left" if not name else "right")
     table.add_row("active blocks / pool", *_level(stats.utilisation, _share))
@@ -121,8 +121,8 @@ def _print_memory(console: Console, stats: TraceStats) -> None:
 
 
 def _print_latencies(console: Console, stats: TraceStats) -> None:
-    table = Table(box=None, padding=(0, 2, 0, 0), title="latencies", title_justify="left")
-    table.title_style = "bold"
+    console.print("[bold]latencies[/bold]")
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("", "count", "mean", "p50", "p90", "p99", "max"):
         table.add_column(name, justify="left" if not name else "right")
     rows = (
@@ -160,8 +160,8 @@ def print_diff(console: Console, a: Path, b: Path, diff: TraceDiff) -> None:
 def _print_figures(console: Console, title: str, figures: list[Figure]) -> None:
     if not figures:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), title=title, title_justify="left")
-    table.title_style = "bold"
+    console.print(f"[bold]{title}[/bold]")
+    table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("")
     for name in ("A", "B", "B - A"):
         table.add_column(name, justify="right")

@@ -59,7 +59,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class TraceChecker:
-    """Follows records one by one. `state` is the fold up to the last, `broken` what the last broke."""
+    """Follows records one by one. `state` is the fold up to the last; `unchecked` as in Report."""
 
     def __init__(self, header: Header) -> None:
         self.state = PoolState(header)

@@ -82,38 +82,55 @@ def diff_traces(
     return TraceDiff(first, settings, figures, stats_a, stats_b)
 
 
+class _Numbers:
+    """Names by the order in which they appear; those that are gone are forgotten."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._given = 0
+        self._names: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        if name not in self._names:
+            self._names[name] = f"{self._what} {self._given}"
+            self._given += 1
+        return self._names[name]
+
+    def last_of(self, name: str) -> str:
+        """The same, for the last time."""
+        number = self.of(name)
+        del self._names[name]
+        return number
+
+
 class _Names:
-    """Request names and hashes by the order in which they appear."""
+    """Request names and hashes of one run."""
 
     def __init__(self) -> None:
-        self._requests: dict[str, str] = {}
-        self._hashes: dict[str, str] = {}
-
-    def request(self, name: str) -> str:
-        return self._requests.setdefault(name, f"request {len(self._requests)}")
-
-    def digest(self, name: str | None) -> str | None:
-        return None if name is None else self._hashes.setdefault(name, f"hash {len(self._hashes)}")
+        self._requests = _Numbers("request")
+        self._hashes = _Numbers("hash")
 
     def plain(self, event: AnyEvent) -> AnyEvent:
         """The event without what is ignored."""
         replace = msgspec.structs.replace
         match event:
             case RequestAdded():
-                return replace(event, request=self.request(event.request), arrived=0.0)
+                return replace(event, request=self._requests.of(event.request), arrived=0.0)
             case RequestRejected():
-                return replace(event, request=self.request(event.request))
+                return replace(event, request=self._requests.last_of(event.request))
             case RequestFinished():
                 return replace(
-                    event, request=self.request(event.request), queue_seconds=None,
-                    first_token_seconds=None, duration_seconds=0.0,
-                )  # fmt: skip
-            case Cache():
-                return replace(
-                    event, hash=self.digest(event.hash), parent=self.digest(event.parent)
+                    event,
+                    request=self._requests.last_of(event.request),
+                    queue_seconds=None,
+                    first_token_seconds=None,
+                    duration_seconds=0.0,
                 )
+            case Cache():
+                parent = None if event.parent is None else self._hashes.of(event.parent)
+                return replace(event, hash=self._hashes.of(event.hash), parent=parent)
             case Evict():
-                return replace(event, hash=self.digest(event.hash))
+                return replace(event, hash=self._hashes.last_of(event.hash))
         return event
 
 

@@ -89,7 +89,7 @@ def changed(kind, change):
     raise AssertionError(kind)
 
 
-def compare(records, tmp_path, a):
+def compare(records):
     """Compare without folding what has been broken on purpose: only up to the changed record."""
     from engine.events.diff import _compare, _Names
 
@@ -111,17 +111,17 @@ def compare(records, tmp_path, a):
         (Cache, lambda e, p: e.__setitem__(p, replace(e[p], parent="x")), "parent"),
     ],
 )
-def test_what_differs_is_named(kind, change, words, tmp_path, a):
+def test_what_differs_is_named(kind, change, words):
     record, records = changed(kind, change)
-    found = compare(records, tmp_path, a)
+    found = compare(records)
     assert (found.seq, found.step) == (record.seq, record.step)
     assert words in found.text
 
 
-def test_equal_hashes_in_one_run_must_be_equal_in_the_other(tmp_path, a):
+def test_equal_hashes_in_one_run_must_be_equal_in_the_other():
     """Salts differ, but a block that follows another must do so in both runs."""
     _, records = changed(Cache, lambda e, p: e.__setitem__(p, replace(e[p], hash="fresh")))
-    assert "parent" in compare(records, tmp_path, a).text
+    assert "parent" in compare(records).text
 
 
 def test_a_run_that_ends_sooner_is_told(a, tmp_path):

@@ -57,7 +57,6 @@ class SequenceRules:
         self.expected: list[AnyEvent] = []
         self._expected_by = (0, "")
         self._places: dict[int, Place] = {}
-        self._ranks: dict[str, int] = {}
         self._next_rank = 0
         self._queues: dict[bool, list[Place]] = {True: [], False: []}
         self._most_computed: dict[int, int] = {}
@@ -68,10 +67,11 @@ class SequenceRules:
     def load(self) -> None:
         """The state came from a keyframe: requests stand there in order of arrival."""
         state = self.state
-        self._ranks = {request: rank for rank, request in enumerate(state.requests)}
-        self._next_rank = len(self._ranks)
-        self._places = {s.sequence: (self._ranks[s.request], s.sequence)
-                        for s in state.sequences.values()}  # fmt: skip
+        ranks = {request: rank for rank, request in enumerate(state.requests)}
+        self._next_rank = len(ranks)
+        self._places = {
+            s.sequence: (ranks[s.request], s.sequence) for s in state.sequences.values()
+        }
         self._queues = {True: [], False: []}
         for sequence in state.sequences.values():
             insort(self._queue(sequence), self._places[sequence.sequence])
@@ -131,7 +131,6 @@ class SequenceRules:
     # -- the queue ----------------------------------------------------------------------------
 
     def _added(self, event: RequestAdded) -> None:
-        self._ranks[event.request] = self._next_rank
         place = self._places[event.sequence] = (self._next_rank, event.sequence)
         self._next_rank += 1
         self._most_computed[event.sequence] = 0
