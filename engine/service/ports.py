@@ -20,6 +20,13 @@ def check_port(host: str, port: int, option: str) -> None:
             ) from None
 
 
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
     try:

@@ -80,7 +80,7 @@ def build_context(settings: ServeSettings) -> ServiceContext:
         new_detokenizer=_new_detokenizer(parts.tokenizer),
         events=settings.events,
     )
-    header = _header(settings, config, parts)
+    header = header_of(settings, config, parts)
     event_log = EventLog()
     thread = EngineThread(engine, event_log)
     if settings.record is not None:
@@ -130,7 +130,8 @@ def _new_detokenizer(tokenizer: Tokenizer) -> Callable[[Request], Detokenizer]:
     return lambda request: Detokenizer(decode, request.params.stop)
 
 
-def _header(settings: ServeSettings, config: EngineConfig, parts: Parts) -> Header:
+def header_of(settings: ServeSettings, config: EngineConfig, parts: Parts) -> Header:
+    """What every reader of this engine's records must know first."""
     return Header(
         schema_version=SCHEMA_VERSION,
         producer=Producer("glasspool", __version__),
