@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from engine.events.index import Progress
-from engine.events.latency import TokenTimes
 from engine.events.pool_state import PoolState
 from engine.events.records import Gap, Header, Keyframe, RequestFinished, Step, Totals
 from engine.events.trace import TraceReader
@@ -117,13 +116,13 @@ class _Values:
         self._sum = 0.0
         self._most = -math.inf
 
-    def add(self, value: float | None) -> None:
+    def add(self, value: float | None, times: int = 1) -> None:
         if value is None:
             return
         size = round(math.log(value) / _STEP) if value > 0 else _ZERO
-        self._counts[size] = self._counts.get(size, 0) + 1
-        self._count += 1
-        self._sum += value
+        self._counts[size] = self._counts.get(size, 0) + times
+        self._count += times
+        self._sum += value * times
         self._most = max(self._most, value)
 
     def summary(self) -> Percentiles | None:
@@ -190,7 +189,6 @@ class StatsFold:
                 "step_seconds", "schedule_seconds", "model_seconds", "sample_seconds",
             )
         }  # fmt: skip
-        self._tokens = TokenTimes()
 
     def add(self, record: Keyframe | Step | Gap, state: PoolState) -> None:
         """Count one record."""
@@ -215,7 +213,6 @@ class StatsFold:
         self._in_gap = False
         self._time, self._end = keyframe.time, max(self._end, keyframe.time)
         self._set_levels(state, step=False)
-        self._tokens.load(state)
 
     def _step(self, step: Step, state: PoolState) -> None:
         ran = step.tokens.total > 0
@@ -236,8 +233,8 @@ class StatsFold:
                 ("sample_seconds", spent.sample),
             ):
                 self._times[name].add(seconds)
-        for seconds in self._tokens.step(step):
-            self._times["inter_token_seconds"].add(seconds)
+        for seconds, times in state.tally.waits:
+            self._times["inter_token_seconds"].add(seconds, times)
         for event in step.events:
             if isinstance(event, RequestFinished):
                 self._request(event)

@@ -60,12 +60,17 @@ class RequestClock:
 
 
 class Tally:
-    """`totals` after the records applied so far, and what is needed to go on."""
+    """`totals` after the records applied so far, and what is needed to go on.
+
+    `waits`: seconds that sequences waited for the tokens of the last record since the one before, each
+    with the number of sequences that waited so long.
+    """
 
     def __init__(self) -> None:
         self.totals = Totals()
         self.sequences: dict[int, SequenceClock] = {}
         self.requests: dict[str, RequestClock] = {}
+        self.waits: list[tuple[float, int]] = []
         self._time = 0.0
         self._end = 0.0
 
@@ -102,6 +107,7 @@ class Tally:
             totals.step_duration.observe(seconds)
         sequences = self.sequences
         counters = _COUNTERS
+        self.waits = waits = []
         # Sequences that decode side by side wait equally long: one observation for all of them.
         gap, equal = 0.0, 0
         for event in step.events:
@@ -120,13 +126,15 @@ class Tally:
                     equal += 1
                 else:
                     if equal:
-                        totals.inter_token_latency.observe(gap, equal)
+                        waits.append((gap, equal))
                     gap, equal = end - last, 1
                 continue
             counter = counters.get(kind)
             if counter is not None:
                 counter(self, event)
         if equal:
+            waits.append((gap, equal))
+        for gap, equal in waits:
             totals.inter_token_latency.observe(gap, equal)
 
     def _first_token(self, clock: SequenceClock) -> None:

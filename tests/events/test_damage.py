@@ -255,7 +255,8 @@ def run_limited(*args: str) -> subprocess.CompletedProcess:
         (b"", b"\0", "line 1: longer than 67108864 bytes"),
         (b"trace", b"\0", "longer than 67108864 bytes"),
         (b"trace", b'{"type":"keyframe","seq":-1,"step":-1,"time":0.0,"blocks":[],"sequences":[],'
-         b'"requests":[],"totals":{' + 4000 * b" " + b"}}\n", "expands to more than 8,000 times its size"),
+         b'"requests":[],"totals":{' + 4000 * b" " + b"}}\n",
+         "expands to more than 8,000 times its size"),
         (b"trace", b"[0,0,0,0],", "longer than 67108864 bytes"),
     ],
     ids=["zeros", "zeros after a header", "records without end", "rows without end"],
