@@ -68,13 +68,13 @@ class TracePlayer:
         self._thread.join()
         self._trace.close()
 
-    def keyframe(self) -> "Future[Keyframe]":
+    async def keyframe(self) -> Keyframe:
         """The state after the last record in the log. Raises EngineStopped."""
         if self._stopped.is_set():
             raise EngineStopped("the player has stopped")
         question: Future[Keyframe] = Future()
         self._questions.put(question)
-        return question
+        return await asyncio.wrap_future(question)
 
     # -- in the player's thread ---------------------------------------------------------------
 
