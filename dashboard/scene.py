@@ -1,0 +1,134 @@
+"""One pool at one moment, as views read it: a PoolState with the words of its cells.
+
+The feed's scene follows the newest record. A rewound session has a scene of its own, which its
+player moves (session.py). Both are read by the same code.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dashboard.cells import Grid, Touch
+from dashboard.inspection import inspect_block
+from engine.events import FoldError, PoolState
+from engine.events.records import Gap, Header, Keyframe, Step
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Words for one viewer: all blocks (`blocks` None), or those that changed since its cursor.
+
+    `words` is uint32 [blocks, 3], see dashboard/cells.py. `flashes` are the events since the seq
+    that the viewer had: (seq, Touch, block, source block or -1).
+    """
+
+    cursor: tuple[int, int]
+    seq: int
+    step: int
+    num_blocks: int
+    blocks: np.ndarray | None
+    words: np.ndarray
+    flashes: list[tuple[int, Touch, int, int]]
+
+
+class Scene:
+    """`lock` guards everything; the methods take it, except those that say otherwise."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.epoch = 0
+        self.state: PoolState | None = None
+        self.grid: Grid | None = None
+
+    # -- moving -----------------------------------------------------------------------------------
+
+    def begin(self, header: Header) -> None:
+        """Another stream starts: a keyframe is next."""
+        with self.lock:
+            self.state, self.grid = PoolState(header), None
+
+    def apply(self, record: Keyframe | Step | Gap) -> bool:
+        """Fold one record; True where nothing was missed before it. Raises FoldError."""
+        with self.lock:
+            state = self.state
+            if state is None:
+                raise FoldError("a record came before the header")
+            unbroken = (
+                state.complete and isinstance(record, Keyframe) and record.seq == state.seq
+            ) or isinstance(record, Step)
+            state.apply(record)
+            if isinstance(record, Step):
+                self.grid.follow(state, record)
+            elif isinstance(record, Keyframe):
+                self._load(unbroken)
+            return unbroken
+
+    def show(self, state: PoolState) -> None:
+        """Adopt a state that nobody else holds."""
+        with self.lock:
+            before, self.state = self.state, state
+            if before is None or before.header is not state.header:
+                self.grid = None
+            self._load(False)
+
+    def _load(self, unbroken: bool) -> None:
+        state, grid = self.state, self.grid
+        if grid is None or (grid.num_blocks, grid.block_size) != (
+            state.num_blocks,
+            state.block_size,
+        ):
+            self.epoch += 1
+            self.grid = Grid(state)
+        else:
+            grid.rebuild(state, keep_marks=unbroken)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def seq(self) -> int:
+        state = self.state
+        return -1 if state is None else state.seq
+
+    def read(self, reader: Callable[[PoolState], T]) -> T | None:
+        """`reader` of the state, while nothing changes it; None while nothing is known."""
+        with self.lock:
+            if self.state is None or not self.state.complete:
+                return None
+            return reader(self.state)
+
+    def cells(self, cursor: tuple[int, int], seen: int) -> Cells | None:
+        """What changed since `cursor`; all where the pool is another; None before a keyframe.
+
+        Flashes are those after record `seen`; of the shown record alone where `seen` is not before.
+        """
+        with self.lock:
+            state, grid = self.state, self.grid
+            if state is None or grid is None:
+                return None
+            epoch, revision = cursor
+            whole = epoch != self.epoch
+            blocks, words = grid.since(-1 if whole else revision)
+            whole = whole or 2 * len(blocks) > state.num_blocks
+            after = seen if seen < state.seq else state.seq - 1
+            return Cells(
+                cursor=(self.epoch, grid.revision),
+                seq=state.seq,
+                step=state.step,
+                num_blocks=state.num_blocks,
+                blocks=None if whole else blocks,
+                words=grid.words.copy() if whole else words,
+                flashes=[flash for flash in grid.flashes if flash[0] > after],
+            )
+
+    def inspect(self, block: int) -> dict[str, Any] | None:
+        """All about one block; None where there is no such block or nothing is known."""
+        with self.lock:
+            state, grid = self.state, self.grid
+            if state is None or grid is None or not state.complete:
+                return None
+            return inspect_block(state, grid, block) if 0 <= block < state.num_blocks else None
