@@ -18,6 +18,9 @@ from engine.events.records import Gap, Header, Keyframe, Step
 
 T = TypeVar("T")
 
+FLASH_RECORDS = 50
+"""Records back from which events are still news to a viewer that comes late."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -101,10 +104,11 @@ class Scene:
                 return None
             return reader(self.state)
 
-    def cells(self, cursor: tuple[int, int], seen: int) -> Cells | None:
+    def cells(self, cursor: tuple[int, int], seen: int | None) -> Cells | None:
         """What changed since `cursor`; all where the pool is another; None before a keyframe.
 
-        Flashes are those after record `seen`; of the shown record alone where `seen` is not before.
+        Flashes are those after record `seen`, FLASH_RECORDS at most; None asks for those of the
+        record that is shown.
         """
         with self.lock:
             state, grid = self.state, self.grid
@@ -114,7 +118,7 @@ class Scene:
             whole = epoch != self.epoch
             blocks, words = grid.since(-1 if whole else revision)
             whole = whole or 2 * len(blocks) > state.num_blocks
-            after = seen if seen < state.seq else state.seq - 1
+            after = state.seq - 1 if seen is None else max(seen, state.seq - FLASH_RECORDS)
             return Cells(
                 cursor=(self.epoch, grid.revision),
                 seq=state.seq,

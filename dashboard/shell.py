@@ -10,6 +10,12 @@ from dashboard.sessions import SOURCE_KEY, TOKEN_KEY, catalog, current_session, 
 from dashboard.source import TRACE_SUFFIX, SourceError
 from engine.events.records import Header
 
+# Wide pages have a margin of 5 rem that no setting narrows, and the pool wants the room.
+_NARROW_MARGINS = """
+<style>
+  .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; }
+</style>
+"""
 PATH_KEY = "glasspool-trace-path"
 
 
@@ -39,8 +45,19 @@ def top_of_page(with_pool: bool) -> Session | None:
         )
         _open_trace()
         _about(session)
+        _caption(session)
+    st.html(_NARROW_MARGINS)
     pool_canvas(st.session_state[TOKEN_KEY], with_pool=with_pool)
     return session
+
+
+@st.fragment(run_every=2.0)
+def _caption(session: Session) -> None:
+    """The model and the pool in a line: it appears once the source has said who it is."""
+    header = session.feed.header
+    if header is not None:
+        pool = f"{header.num_blocks:,} blocks of {header.block_size} slots"
+        st.caption(f"{escape(header.model)} · {pool}")
 
 
 def _chosen() -> None:

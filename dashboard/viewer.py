@@ -85,13 +85,15 @@ class Viewer:
         messages: list[Message] = []
         if look.scene is not self._scene:
             self._scene, self._cursor = look.scene, (-1, -1)
-        cells = look.scene.cells(self._cursor, self._seen[0])
+        moving = look.live or look.playing
+        follows = moving and self._cursor != (-1, -1)
+        cells = look.scene.cells(self._cursor, self._seen[0] if follows else None)
         self._tell(messages, "moment", _moment(look))
         if cells is not None:
             if cells.cursor != self._cursor or (cells.seq, cells.step) != self._seen:
                 messages.append(cells)
             self._cursor, self._seen = cells.cursor, (cells.seq, cells.step)
-        self._looked, self._moving = self._clock(), look.live or look.playing
+        self._looked, self._moving = self._clock(), moving
         view = (id(look.feed), look.live)
         at = (view, look.seq, look.current)
         self._sometimes(messages, "figures", at, FIGURES_SECONDS, look, _figures)

@@ -3,6 +3,7 @@
 
 const FLASH_MS = 1200
 const MOST_FLASHES = 400
+const MOST_LINES = 6
 const FLASH_COLOUR = { 1: 1, 3: 4, 5: 5, 7: 5 } // Touch -> index into the palette
 
 class Flashes {
@@ -28,7 +29,10 @@ class Flashes {
   paint(context, view, theme, calm) {
     const now = performance.now()
     this.live = this.live.filter(({ born, still }) => still || now - born < FLASH_MS)
+    let lines = this.live.filter(({ touch }) => touch === TOUCH.copied).length
     for (const flash of this.live) {
+      // Beams copy at every step: only the newest lines, or nothing else could be seen.
+      flash.line = flash.touch === TOUCH.copied && lines-- <= MOST_LINES
       const age = flash.still || calm ? 0 : (now - flash.born) / FLASH_MS
       context.globalAlpha = 1 - age * age
       paintFlash(context, view, theme, flash)
@@ -38,13 +42,13 @@ class Flashes {
   }
 }
 
-function paintFlash(context, view, theme, { touch, block, source }) {
+function paintFlash(context, view, theme, { touch, block, source, line: drawn }) {
   const [x, y] = view.origin(block)
   const [w, h] = [view.cell - view.gap, view.tall - view.gap]
-  const colour = css(theme.palette[FLASH_COLOUR[touch]])
+  const colour = css(touch === TOUCH.allocated ? theme.text : theme.palette[FLASH_COLOUR[touch]])
   const { ratio } = view.grid
   const [middleX, middleY] = [x + w / 2, y + h / 2]
-  if (touch === TOUCH.copied && source >= 0) {
+  if (drawn) {
     const [sx, sy] = view.origin(source)
     for (const [width, ink] of [[3.5, theme.page], [1.5, theme.palette[4]]]) {
       context.lineWidth = width * ratio
@@ -60,17 +64,21 @@ function paintFlash(context, view, theme, { touch, block, source }) {
   }
   if (!view.isVisible(block)) return
   const line = Math.max(1, Math.round(1.5 * ratio))
-  const reach = Math.max(line, 0.5 * Math.max(0, 6 * ratio - w))
+  const reach = Math.max(line / 2, 0.5 * Math.max(0, 4 * ratio - w))
   context.lineWidth = line
-  context.strokeStyle = css(theme.page)
-  context.strokeRect(x - reach - line, y - reach - line, w + 2 * (reach + line), h + 2 * (reach + line))
+  if (w >= 5 * ratio) {
+    context.strokeStyle = css(theme.page)
+    context.strokeRect(x - reach - line, y - reach - line, w + 2 * (reach + line), h + 2 * (reach + line))
+  }
   context.strokeStyle = colour
   context.setLineDash(touch === TOUCH.evicted ? [3 * ratio, 2 * ratio] : [])
   context.strokeRect(x - reach, y - reach, w + 2 * reach, h + 2 * reach)
   context.setLineDash([])
   if (w < 12 * ratio) return
   const arm = Math.min(w * 0.2, 7 * ratio)
-  for (const [width, ink] of [[line * 3, theme.page], [line * 1.4, theme.palette[FLASH_COLOUR[touch]]]]) {
+  // Allocated is told in ink: its colour is that of the cell itself.
+  const own = touch === TOUCH.allocated ? theme.text : theme.palette[FLASH_COLOUR[touch]]
+  for (const [width, ink] of [[line * 3.4, theme.page], [line * 1.5, own]]) {
     context.lineWidth = width
     context.strokeStyle = css(ink)
     context.beginPath()

@@ -7,20 +7,15 @@ const LARGEST_CELL = 84 // CSS pixels
 const LARGEST_ZOOM = 48 // CSS pixels of a cell when zoomed in
 
 // The largest cell with which `count` blocks fit into width x height (CSS pixels). Square, but for
-// small cells, where a half more in one direction may use the room better; one device pixel a block
-// where they cannot fit, and then the grid grows down.
+// small cells, where whole pixels would waste room: see smallCell. One device pixel a block where they
+// cannot fit, and then the grid grows down.
 function fitGrid(count, width, height, ratio) {
   const wide = Math.max(1, Math.floor(width * ratio))
   const high = Math.max(1, Math.floor(height * ratio))
   const fits = (w, h) => Math.floor(wide / w) * Math.floor(high / h) >= count
   let side = Math.floor(Math.min(Math.sqrt((wide * high) / count), LARGEST_CELL * ratio)) + 1
   while (side > 1 && !fits(side, side)) side -= 1
-  let [cell, tall] = [side, side]
-  if (side < 8 * ratio) {
-    const more = Math.max(side + 1, Math.floor(side * 1.5))
-    if (fits(more, side)) cell = more
-    else if (fits(side, more)) tall = more
-  }
+  const [cell, tall] = side < 8 * ratio ? smallCell(side, fits) : [side, side]
   const rows = Math.ceil(count / Math.floor(wide / cell))
   const columns = Math.ceil(count / rows)
   const rich = count <= RICH_BLOCKS && cell >= RICH_CELL * ratio
@@ -34,6 +29,19 @@ function fitGrid(count, width, height, ratio) {
     ratio,
     count,
   }
+}
+
+// Up to three times as long as wide, where the room gained is worth the shape.
+function smallCell(side, fits) {
+  let best = { worth: 0, cell: [side, side] }
+  for (let cell = 1; cell <= 3 * side + 2; cell += 1) {
+    for (let tall = 1; tall <= 3 * side + 2; tall += 1) {
+      const aspect = Math.max(cell / tall, tall / cell)
+      const worth = (cell * tall) / (0.8 + 0.2 * aspect)
+      if (aspect <= 3 && worth > best.worth && fits(cell, tall)) best = { worth, cell: [cell, tall] }
+    }
+  }
+  return best.cell
 }
 
 function gapOf(cell, rich, ratio) {

@@ -36,11 +36,11 @@ function paintRich(context, view, left, top, block, cell, look) {
     context.fillStyle = css(look.owner)
     context.fillRect(left + frame, top + frame, strip, inner)
   }
-  paintNumber(context, view, block, left + frame + strip, top + frame, size, level, [tint, colour], faint)
+  paintNumber(context, view, block, left + frame + strip + (strip && 1), top + frame, size, level, [tint, colour], faint)
   paintGlyph(context, view, theme, cell, left, top, size, frame, filled > inner * 0.45 ? colour : tint)
 }
 
-// The number may stand half on the pale and half on the solid part: each half in its own ink.
+// The number, in the ink that can be read on the pale part above or on the solid part below.
 function paintNumber(context, view, block, left, top, size, level, [above, below], faint) {
   const { ratio } = view.grid
   const font = Math.min(Math.max(size * 0.27, Math.min(8 * ratio, size * 0.36)), 13 * ratio)
@@ -51,17 +51,16 @@ function paintNumber(context, view, block, left, top, size, level, [above, below
   context.textAlign = "left"
   context.textBaseline = "top"
   const inset = Math.max(1, size * 0.04)
-  for (const [under, from, to] of [[above, top, level], [below, level, top + size]]) {
-    if (to <= from) continue
-    const ink = inkOn(under)
-    context.save()
-    context.beginPath()
-    context.rect(left, from, size, to - from)
-    context.clip()
-    context.fillStyle = css(faint ? mix(ink, under, 0.72) : ink)
-    context.fillText(text, left + inset, top + inset)
-    context.restore()
+  const foot = top + inset + font
+  const under = level > top + inset ? above : below
+  if (level > top + inset && level < foot) {
+    // The level runs through the number: it gets the ground of the pale part.
+    context.fillStyle = css(under)
+    context.fillRect(left, top, context.measureText(text).width + 2 * inset, foot - top)
   }
+  const ink = inkOn(under)
+  context.fillStyle = css(faint ? mix(ink, under, 0.72) : ink)
+  context.fillText(text, left + inset, top + inset)
 }
 
 // What the colour says, once more as a shape in the lower right: copied, preempted, cached or xN.

@@ -414,7 +414,8 @@ class PoolView {
       const canvas = element("canvas", undefined, "swatch")
       const size = (canvas.width = canvas.height = Math.round(18 * ratio))
       const context = canvas.getContext("2d")
-      context.strokeStyle = css(this.theme.palette[FLASH_COLOUR[TOUCH[kind]]])
+      const { text: ink, palette } = this.theme
+      context.strokeStyle = css(kind === "allocated" ? ink : palette[FLASH_COLOUR[TOUCH[kind]]])
       context.lineWidth = 1.5 * ratio
       if (kind === "evicted") context.setLineDash([3 * ratio, 2 * ratio])
       context.strokeRect(1.5 * ratio, 1.5 * ratio, size - 3 * ratio, size - 3 * ratio)

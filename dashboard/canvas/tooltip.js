@@ -10,7 +10,7 @@ function blockFacts(facts, act) {
     const request = act
       ? link(`request ${shortName(owner.request)}`, `Select request ${owner.request}`, () => act.request(owner.request))
       : `request ${owner.request}`
-    rows.push(["owner", [`sequence ${owner.sequence} of `, request, `, index ${owner.index} of ${owner.blocks}`]])
+    rows.push(["owner", [request, `, sequence ${owner.sequence}, index ${owner.index} of ${owner.blocks}`]])
   }
   if (facts.more_owners) rows.push(["", [`and ${facts.more_owners} more owners`]])
   if (!facts.owners.length) rows.push(["owner", ["none"]])

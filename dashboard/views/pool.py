@@ -18,7 +18,7 @@ def pool_page(session: Session) -> None:
 @st.fragment(run_every=1.0)
 def _below(session: Session) -> None:
     look = session.look()
-    if look.header is None or not look.current:
+    if look.header is None or not look.current or not len(look.rows):
         return
     table, chart = st.columns([1, 1], gap="medium")
     with table:

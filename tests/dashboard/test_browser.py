@@ -117,8 +117,8 @@ def test_hover_and_pin_agree_with_the_fold(page: Page, dashboard: str, small_tra
             assert part in text
         for sequence, index in state.owners[block].items():
             owner = state.sequences[sequence]
-            where = f"index {index} of {len(owner.table)}"
-            assert f"sequence {sequence} of request {owner.request}, {where}" in text
+            where = f"sequence {sequence}, index {index} of {len(owner.table)}"
+            assert f"request {owner.request}, {where}" in text
     page.mouse.down()
     page.mouse.up()
     panel = page.locator(".panel", has_text=f"Block {partial}:")
