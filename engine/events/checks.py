@@ -9,9 +9,11 @@ def check_state(state: PoolState) -> list[str]:
 
     Free, cached and active blocks are disjoint and sum to the pool; a ref count is the number of
     table entries that point at the block; a table has exactly the blocks that its computed tokens
-    need; no block holds more tokens than it has slots.
+    need; no block holds more tokens than it has slots. A producer that knows no blocks breaks none.
     """
     faults = []
+    if not state.knows_blocks:
+        return faults
     references = [0] * state.num_blocks
     for sequence in state.sequences.values():
         if len(set(sequence.table)) != len(sequence.table):
@@ -39,6 +41,8 @@ def check_state(state: PoolState) -> list[str]:
             faults.append(f"block {block} is active and empty")
         if not count and state.filled[block] and block not in state.hashes:
             faults.append(f"block {block} is free and holds {state.filled[block]} tokens")
+    if sum(state.filled[block] for block in state.owners) != state.slots_filled:
+        faults.append(f"the fold counts {state.slots_filled} filled slots, its blocks have others")
     counts = (state.free_blocks, state.cached_blocks, state.active_blocks)
     if min(counts) < 0 or sum(counts) != state.num_blocks:
         faults.append(f"free, cached, active = {counts} do not sum to {state.num_blocks}")

@@ -9,11 +9,14 @@ from the state (a release of a block that the table does not end with, say) rais
 trace that folds has kept its books.
 """
 
+from collections.abc import Callable
+
 import msgspec
 
 from engine.events.records import (
     Allocate,
     AllocationFailed,
+    AnyEvent,
     BlockRow,
     Cache,
     Computed,
@@ -43,6 +46,9 @@ from engine.events.records import (
     Totals,
 )
 from engine.events.totals import count_step
+
+LONGEST_EVENT = 160
+"""Characters of an event that a message shows."""
 
 
 class FoldError(ValueError):
@@ -80,13 +86,15 @@ class PoolState:
     Per block, indexed by its number: `ref_count`, `filled` (slots with KV), `last_change` (seq of the
     last record that touched it, -1 never). `owners[block]` maps sequence -> logical index for active
     blocks; `hashes[block]` is set for blocks in the prefix index. `complete` is False between a gap
-    and the next keyframe: then nothing here may be shown as now.
+    and the next keyframe: then nothing here may be shown as now. Without `knows_blocks` the producer
+    tells of sequences and requests only, and tables stay empty.
     """
 
     def __init__(self, header: Header) -> None:
         self.header = header
         self.num_blocks = header.num_blocks
         self.block_size = header.block_size
+        self.knows_blocks = "physical_blocks" in header.knows
         self.complete = False
         self._clear()
 
@@ -102,6 +110,9 @@ class PoolState:
         self.sequences: dict[int, SequenceState] = {}
         self.requests: dict[str, RequestState] = {}
         self.totals = Totals()
+        # Figures that every step asks for are moved by events, not counted over the pool.
+        self._cached = self._shared = self._references = self._slots_filled = 0
+        self._queues = dict.fromkeys(SequenceStatus, 0)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -113,7 +124,7 @@ class PoolState:
     @property
     def cached_blocks(self) -> int:
         """Blocks with ref count 0 that are still in the prefix index."""
-        return sum(1 for block in self.hashes if not self.ref_count[block])
+        return self._cached
 
     @property
     def free_blocks(self) -> int:
@@ -122,17 +133,17 @@ class PoolState:
     @property
     def shared_blocks(self) -> int:
         """Blocks with ref count above 1."""
-        return sum(1 for owners in self.owners.values() if len(owners) > 1)
+        return self._shared
 
     @property
     def references(self) -> int:
         """Sum of ref counts."""
-        return sum(len(owners) for owners in self.owners.values())
+        return self._references
 
     @property
     def slots_filled(self) -> int:
         """Slots with KV in active blocks, shared blocks counted once."""
-        return sum(self.filled[block] for block in self.owners)
+        return self._slots_filled
 
     @property
     def slots_allocated(self) -> int:
@@ -140,11 +151,11 @@ class PoolState:
 
     @property
     def queues(self) -> QueueLengths:
-        statuses = [sequence.status for sequence in self.sequences.values()]
+        """Unfinished sequences by status."""
         return QueueLengths(
-            waiting=statuses.count(SequenceStatus.WAITING),
-            running=statuses.count(SequenceStatus.RUNNING),
-            preempted=statuses.count(SequenceStatus.PREEMPTED),
+            waiting=self._queues[SequenceStatus.WAITING],
+            running=self._queues[SequenceStatus.RUNNING],
+            preempted=self._queues[SequenceStatus.PREEMPTED],
         )
 
     def block_text(self, block: int) -> str | None:
@@ -186,15 +197,15 @@ class PoolState:
 
     # -- applying -----------------------------------------------------------------------------
 
-    def apply(self, record: Record) -> None:
-        """Move to the state after `record`.
+    def apply(self, record: Record, before: Callable[[AnyEvent], None] | None = None) -> None:
+        """Move to the state after `record`. `before` is called with each event, ahead of its effect.
 
         Raises FoldError where the record cannot follow; the state is then not to be used until a
         keyframe has been applied.
         """
         match record:
             case Step():
-                self._apply_step(record)
+                self._apply_step(record, before)
             case Keyframe():
                 self._load(record)
             case Gap():
@@ -203,25 +214,19 @@ class PoolState:
                 raise FoldError("a header in the middle of a stream: start a new PoolState from it")
 
     def _load(self, keyframe: Keyframe) -> None:
+        self.complete = False
         self._clear()
         self.seq, self.step, self.time = keyframe.seq, keyframe.step, keyframe.time
-        for row in keyframe.blocks:
-            if not 0 <= row.block < self.num_blocks:
-                raise FoldError(f"keyframe {keyframe.seq}: block {row.block} is outside the pool")
-            self.ref_count[row.block] = row.ref_count
-            self.filled[row.block] = row.filled
-            self.last_change[row.block] = row.last_change
-            if row.hash is not None:
-                self.hashes[row.block] = row.hash
-        for row in keyframe.sequences:
-            self.sequences[row.sequence] = SequenceState(
-                row.sequence, row.request, row.status, row.computed, list(row.table),
-                row.preemptions, row.parent, None if row.text is None else list(row.text),
-            )  # fmt: skip
-            for index, block in enumerate(row.table):
-                if not 0 <= block < self.num_blocks:
-                    raise FoldError(f"keyframe {keyframe.seq}: block {block} is outside the pool")
-                self.owners.setdefault(block, {})[row.sequence] = index
+        try:
+            self._load_blocks(keyframe.blocks)
+            for row in keyframe.sequences:
+                self._load_sequence(row)
+        except IndexError:
+            raise FoldError(
+                f"keyframe {keyframe.seq} names a block outside the pool of {self.num_blocks}"
+            ) from None
+        except FoldError as error:
+            raise FoldError(f"keyframe {keyframe.seq}: {error}") from None
         for row in keyframe.requests:
             self.requests[row.request] = RequestState(
                 row.request, row.prompt_tokens, row.n, row.max_tokens, row.arrived,
@@ -230,7 +235,39 @@ class PoolState:
         self.totals = copy_totals(keyframe.totals)
         self.complete = True
 
-    def _apply_step(self, step: Step) -> None:
+    def _load_blocks(self, rows: list[BlockRow]) -> None:
+        # One pass: a seek loads whole pools, and their rows are in no cache of the processor.
+        ref_count, filled, last_change = self.ref_count, self.filled, self.last_change
+        for row in rows:
+            block = row.block
+            ref_count[block] = references = row.ref_count
+            filled[block] = row.filled
+            last_change[block] = row.last_change
+            if row.hash is not None:
+                self.hashes[block] = row.hash
+            if references:
+                self._references += references
+                self._slots_filled += row.filled
+                if references > 1:
+                    self._shared += 1
+            elif row.hash is not None:
+                self._cached += 1
+
+    def _load_sequence(self, row: SequenceRow) -> None:
+        sequence, ref_count, owners = row.sequence, self.ref_count, self.owners
+        self._add_sequence(
+            SequenceState(
+                sequence, row.request, row.status, row.computed, list(row.table), row.preemptions,
+                row.parent, None if row.text is None else list(row.text),
+            )
+        )  # fmt: skip
+        for index, block in enumerate(row.table):
+            if ref_count[block] == 1:
+                owners[block] = {sequence: index}
+            else:
+                owners.setdefault(block, {})[sequence] = index
+
+    def _apply_step(self, step: Step, before: Callable[[AnyEvent], None] | None) -> None:
         if not self.complete:
             raise FoldError(f"step record {step.seq} came before a keyframe")
         if step.seq != self.seq + 1:
@@ -239,38 +276,52 @@ class PoolState:
         self.seq, self.step, self.time = step.seq, step.step, step.time
         try:
             for event in step.events:
+                if before is not None:
+                    before(event)
                 _APPLY[type(event)](self, event)
         except (KeyError, IndexError) as error:
             self.complete = False
             raise FoldError(
-                f"step record {step.seq}: {event} names an unknown sequence, request or block ({error})"
+                f"step record {step.seq}: {_brief(event)} names an unknown sequence, request or block "
+                f"({error})"
             ) from None
         except FoldError as error:
             self.complete = False
-            raise FoldError(f"step record {step.seq}: {event}: {error}") from None
+            raise FoldError(f"step record {step.seq}: {_brief(event)}: {error}") from None
         count_step(self.totals, step)
 
     def _take(self, block: int, sequence: int, index: int) -> None:
         """A block with ref count 0 gets its first owner."""
-        if not 0 <= block < self.num_blocks:
+        if block >= self.num_blocks:
             raise FoldError(f"block {block} is outside the pool of {self.num_blocks}")
-        if self.ref_count[block] or block in self.hashes:
+        if block in self.owners or block in self.hashes:
             raise FoldError(f"block {block} is not free")
         self.ref_count[block] = 1
+        self._references += 1
         self.filled[block] = 0
         self.owners[block] = {sequence: index}
         self.last_change[block] = self.seq
 
-    def _drop(self, block: int, sequence: int) -> None:
-        """One owner less; without content in the index the block is empty when the last one goes."""
+    def _drop(self, block: int, sequence: int) -> int:
+        """One owner less; without content in the index the block is empty when the last one goes.
+
+        Returns the owners that remain.
+        """
         owners = self.owners[block]
         del owners[sequence]
-        self.ref_count[block] -= 1
+        self.ref_count[block] = left = self.ref_count[block] - 1
+        self._references -= 1
         self.last_change[block] = self.seq
         if not owners:
             del self.owners[block]
-            if block not in self.hashes:
+            self._slots_filled -= self.filled[block]
+            if block in self.hashes:
+                self._cached += 1
+            else:
                 self.filled[block] = 0
+        elif len(owners) == 1:
+            self._shared -= 1
+        return left
 
     def _append(self, sequence: int, index: int, block: int) -> None:
         table = self.sequences[sequence].table
@@ -282,6 +333,12 @@ class PoolState:
         if sequence.sequence in self.sequences:
             raise FoldError(f"sequence {sequence.sequence} exists already")
         self.sequences[sequence.sequence] = sequence
+        self._queues[sequence.status] += 1
+
+    def _move(self, sequence: SequenceState, status: SequenceStatus) -> None:
+        self._queues[sequence.status] -= 1
+        self._queues[status] += 1
+        sequence.status = status
 
     def _request_added(self, event: RequestAdded) -> None:
         if event.request in self.requests:
@@ -295,7 +352,7 @@ class PoolState:
         )
 
     def _sequence_scheduled(self, event: SequenceScheduled) -> None:
-        self.sequences[event.sequence].status = SequenceStatus.RUNNING
+        self._move(self.sequences[event.sequence], SequenceStatus.RUNNING)
 
     def _fork(self, event: Fork) -> None:
         parent = self.sequences[event.parent]
@@ -324,8 +381,14 @@ class PoolState:
             raise FoldError(f"block {event.block} has no content to share")
         if event.sequence in owners:
             raise FoldError(f"block {event.block} is in the table already")
+        if len(owners) == 1:
+            self._shared += 1
+        elif not owners:
+            self._cached -= 1
+            self._slots_filled += self.filled[event.block]
         owners[event.sequence] = event.index
         self.ref_count[event.block] += 1
+        self._references += 1
         self.last_change[event.block] = self.seq
 
     def _release(self, event: Release) -> None:
@@ -333,9 +396,9 @@ class PoolState:
         if not table or table[-1] != event.block:
             raise FoldError(f"block {event.block} is not the table's last entry")
         table.pop()
-        self._drop(event.block, event.sequence)
-        if self.ref_count[event.block] != event.left:
-            raise FoldError(f"{self.ref_count[event.block]} references remain, not {event.left}")
+        left = self._drop(event.block, event.sequence)
+        if left != event.left:
+            raise FoldError(f"{left} references remain, not {event.left}")
 
     def _cow(self, event: CopyOnWrite) -> None:
         table = self.sequences[event.sequence].table
@@ -345,6 +408,7 @@ class PoolState:
             raise FoldError(f"block {event.source} is not shared")
         self._take(event.target, event.sequence, event.index)
         self.filled[event.target] = self.filled[event.source]
+        self._slots_filled += self.filled[event.source]
         table[event.index] = event.target
         self._drop(event.source, event.sequence)
 
@@ -361,19 +425,34 @@ class PoolState:
             raise FoldError(f"block {event.block} is active")
         if self.hashes.pop(event.block) != event.hash:
             raise FoldError(f"block {event.block} was cached under another hash")
+        self._cached -= 1
         self.filled[event.block] = 0
         self.last_change[event.block] = self.seq
 
     def _computed(self, event: Computed) -> None:
         sequence = self.sequences[event.sequence]
-        start, size = sequence.computed, self.block_size
-        end = sequence.computed = start + event.tokens
-        if end > len(sequence.table) * size:
-            raise FoldError(f"{end} computed tokens do not fit {len(sequence.table)} blocks")
-        for index in range(start // size, (end + size - 1) // size):
-            block = sequence.table[index]
-            self.filled[block] = max(self.filled[block], min(size, end - index * size))
-        self.requests[sequence.request].recomputed_tokens += event.recomputed
+        start, size, table, filled = sequence.computed, self.block_size, sequence.table, self.filled
+        end = start + event.tokens
+        if end > len(table) * size:
+            if not self.knows_blocks:
+                sequence.computed = end
+                return
+            raise FoldError(f"{end} computed tokens do not fit {len(table)} blocks")
+        sequence.computed = end
+        # A decode's one token, most events of most traces, is one turn of this loop.
+        index = start // size
+        while True:
+            held = end - index * size
+            block = table[index]
+            more = (size if held > size else held) - filled[block]
+            if more > 0:
+                filled[block] += more
+                self._slots_filled += more
+            if held <= size:
+                break
+            index += 1
+        if event.recomputed:
+            self.requests[sequence.request].recomputed_tokens += event.recomputed
 
     def _sampled(self, event: Sampled) -> None:
         text = self.sequences[event.sequence].text
@@ -382,11 +461,12 @@ class PoolState:
 
     def _preempt(self, event: Preempt) -> None:
         sequence = self.sequences[event.sequence]
-        if event.blocks_released != len(sequence.table) or event.tokens_lost != sequence.computed:
+        kept = (len(sequence.table), sequence.computed)
+        if self.knows_blocks and (event.blocks_released, event.tokens_lost) != kept:
             raise FoldError(
                 f"the sequence has {len(sequence.table)} blocks and {sequence.computed} computed tokens"
             )
-        sequence.status = SequenceStatus.PREEMPTED
+        self._move(sequence, SequenceStatus.PREEMPTED)
         sequence.computed = 0
         sequence.preemptions += 1
         self.requests[sequence.request].preemptions += 1
@@ -396,6 +476,7 @@ class PoolState:
 
     def _sequence_finished(self, event: SequenceFinished) -> None:
         sequence = self.sequences.pop(event.sequence)
+        self._queues[sequence.status] -= 1
         if sequence.table:
             raise FoldError(f"the sequence ended with {len(sequence.table)} blocks")
 
@@ -406,13 +487,22 @@ class PoolState:
             raise FoldError(f"sequences {left} are unfinished")
 
     def _pool_reset(self, event: PoolReset) -> None:
+        if self.owners:
+            raise FoldError(f"{len(self.owners)} blocks are active")
         for block in self.hashes:
             self.filled[block] = 0
             self.last_change[block] = self.seq
         self.hashes.clear()
+        self._cached = 0
 
     def _nothing(self, event: RequestRejected | AllocationFailed) -> None:
         """These move totals only."""
+
+
+def _brief(event: AnyEvent) -> str:
+    """An event for a message: one line, however long its text is."""
+    text = repr(event)
+    return text if len(text) <= LONGEST_EVENT else f"{text[:LONGEST_EVENT]}…"
 
 
 def copy_totals(totals: Totals) -> Totals:

@@ -14,10 +14,19 @@ that clock to wall time.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 SCHEMA_VERSION = 1
+
+MAX_BLOCKS = 1 << 20
+"""Most blocks of a pool. A fold keeps lists of this length, so a header may not ask for any more."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+"""A number of something, or the number of a block, a sequence or a table entry."""
+Place = Annotated[int, msgspec.Meta(ge=-1)]
+"""The number of a record or a step; -1 before the first."""
 
 
 class BlockSource(StrEnum):
@@ -84,10 +93,10 @@ class RequestAdded(Event, frozen=True, gc=False, tag="request_added"):
     """
 
     request: str
-    sequence: int
-    prompt_tokens: int
-    n: int
-    max_tokens: int
+    sequence: Count
+    prompt_tokens: Count
+    n: Count
+    max_tokens: Count
     arrived: float
     prompt_text: list[str] | None = None
 
@@ -95,48 +104,48 @@ class RequestAdded(Event, frozen=True, gc=False, tag="request_added"):
 class RequestRejected(Event, frozen=True, gc=False, tag="request_rejected"):
     request: str
     why: RejectWhy
-    prompt_tokens: int
+    prompt_tokens: Count
 
 
 class SequenceScheduled(Event, frozen=True, gc=False, tag="sequence_scheduled"):
     """A sequence moved from the queue to running."""
 
-    sequence: int
+    sequence: Count
     kind: ScheduledKind
 
 
 class Fork(Event, frozen=True, gc=False, tag="fork"):
     """`child` begins as a copy of `parent`; a share event follows for each of the parent's blocks."""
 
-    parent: int
-    child: int
+    parent: Count
+    child: Count
 
 
 class Allocate(Event, frozen=True, gc=False, tag="allocate", rename={"source": "from"}):
     """`block` becomes entry `index` of the sequence's block table; ref count 0 -> 1."""
 
-    block: int
-    sequence: int
-    index: int
+    block: Count
+    sequence: Count
+    index: Count
     source: BlockSource
 
 
 class Share(Event, frozen=True, gc=False, tag="share"):
     """`block` becomes entry `index` of one more table; ref count + 1."""
 
-    block: int
-    sequence: int
-    index: int
+    block: Count
+    sequence: Count
+    index: Count
     why: ShareWhy
 
 
 class Release(Event, frozen=True, gc=False, tag="release"):
     """The sequence's table drops `block`, its last entry; `left` references remain."""
 
-    block: int
-    sequence: int
+    block: Count
+    sequence: Count
     why: ReleaseWhy
-    left: int
+    left: Count
 
 
 class CopyOnWrite(Event, frozen=True, gc=False, tag="cow", rename={"source_kind": "from"}):
@@ -145,17 +154,17 @@ class CopyOnWrite(Event, frozen=True, gc=False, tag="cow", rename={"source_kind"
     Ref counts: source - 1 (it stays above 0), target 0 -> 1. `from` says where target came from.
     """
 
-    source: int
-    target: int
-    sequence: int
-    index: int
+    source: Count
+    target: Count
+    sequence: Count
+    index: Count
     source_kind: BlockSource
 
 
 class Cache(Event, frozen=True, gc=False, tag="cache"):
     """A full, computed block enters the prefix index under a salted hash."""
 
-    block: int
+    block: Count
     hash: str
     parent: str | None = None
 
@@ -163,7 +172,7 @@ class Cache(Event, frozen=True, gc=False, tag="cache"):
 class Evict(Event, frozen=True, gc=False, tag="evict"):
     """A block with ref count 0 leaves the prefix index; its content is gone."""
 
-    block: int
+    block: Count
     hash: str
 
 
@@ -173,23 +182,23 @@ class AllocationFailed(Event, frozen=True, gc=False, tag="allocation_failed"):
     For a waiting sequence `needed` covers all its tokens, and the watermark's share of the pool.
     """
 
-    sequence: int
-    needed: int
-    available: int
+    sequence: Count
+    needed: Count
+    available: Count
 
 
 class Computed(Event, frozen=True, gc=False, tag="computed"):
     """`tokens` more of the sequence have KV; `recomputed` of them had been computed before."""
 
-    sequence: int
-    tokens: int
-    recomputed: int = 0
+    sequence: Count
+    tokens: Annotated[int, msgspec.Meta(ge=1)]
+    recomputed: Count = 0
 
 
 class Sampled(Event, frozen=True, gc=False, tag="sampled"):
     """The text of one new token. Only where text is recorded; without KV until a later step."""
 
-    sequence: int
+    sequence: Count
     text: str
 
 
@@ -200,11 +209,11 @@ class Preempt(Event, frozen=True, gc=False, tag="preempt"):
     `tokens_lost` counts computed tokens whose KV is dropped.
     """
 
-    sequence: int
+    sequence: Count
     why: PreemptWhy
-    victim_of: int
-    blocks_released: int
-    tokens_lost: int
+    victim_of: Count
+    blocks_released: Count
+    tokens_lost: Count
 
 
 class PrefixLookup(Event, frozen=True, gc=False, tag="prefix_lookup"):
@@ -213,9 +222,9 @@ class PrefixLookup(Event, frozen=True, gc=False, tag="prefix_lookup"):
     A share event came before for each block of the hit. `resumed`: it had run before.
     """
 
-    sequence: int
-    queried: int
-    hit: int
+    sequence: Count
+    queried: Count
+    hit: Count
     why: LookupStop
     resumed: bool = False
 
@@ -223,9 +232,9 @@ class PrefixLookup(Event, frozen=True, gc=False, tag="prefix_lookup"):
 class SequenceFinished(Event, frozen=True, gc=False, tag="sequence_finished"):
     """The sequence has ended; its blocks were released before."""
 
-    sequence: int
+    sequence: Count
     reason: FinishReason
-    output_tokens: int
+    output_tokens: Count
 
 
 class RequestFinished(Event, frozen=True, gc=False, tag="request_finished"):
@@ -233,9 +242,9 @@ class RequestFinished(Event, frozen=True, gc=False, tag="request_finished"):
 
     request: str
     reason: FinishReason
-    output_tokens: int
-    preemptions: int
-    recomputed_tokens: int
+    output_tokens: Count
+    preemptions: Count
+    recomputed_tokens: Count
     queue_seconds: float | None
     first_token_seconds: float | None
     duration_seconds: float
@@ -270,9 +279,9 @@ AnyEvent = (
 class TokenCounts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens run through the model in one step, by kind of work; disjoint."""
 
-    prefill: int = 0
-    decode: int = 0
-    recompute: int = 0
+    prefill: Count = 0
+    decode: Count = 0
+    recompute: Count = 0
 
     @property
     def total(self) -> int:
@@ -282,9 +291,9 @@ class TokenCounts(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class QueueLengths(msgspec.Struct, frozen=True, gc=False):
     """Sequences at the step's end. Preempted ones wait too, but are counted apart."""
 
-    waiting: int
-    running: int
-    preempted: int
+    waiting: Count
+    running: Count
+    preempted: Count
 
 
 class Durations(msgspec.Struct, frozen=True, gc=False):
@@ -298,8 +307,8 @@ class Durations(msgspec.Struct, frozen=True, gc=False):
 class Step(msgspec.Struct, frozen=True, tag_field="type", tag="step"):
     """One turn of the engine. `seq` has no gaps; `step` counts turns that ran the model."""
 
-    seq: int
-    step: int
+    seq: Place
+    step: Place
     time: float
     durations: Durations
     tokens: TokenCounts
@@ -310,8 +319,8 @@ class Step(msgspec.Struct, frozen=True, tag_field="type", tag="step"):
 class Gap(msgspec.Struct, frozen=True, tag_field="type", tag="gap"):
     """`count` step records after record `after` are not here. A keyframe follows."""
 
-    after: int
-    count: int
+    after: Place
+    count: Count
     why: str
 
 
@@ -336,12 +345,12 @@ class Header(msgspec.Struct, frozen=True, tag_field="type", tag="header"):
     engine_name: str
     model: str
     dtype: str
-    block_size: int
-    num_blocks: int
-    bytes_per_block: int
-    num_layers: int
-    num_kv_heads: int
-    head_dim: int
+    block_size: Annotated[int, msgspec.Meta(ge=1)]
+    num_blocks: Annotated[int, msgspec.Meta(ge=1, le=MAX_BLOCKS)]
+    bytes_per_block: Count
+    num_layers: Count
+    num_kv_heads: Count
+    head_dim: Count
     config: dict[str, str | int | float | bool | None]
     wall_time: float
     monotonic: float
@@ -358,23 +367,23 @@ class BlockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One block of a keyframe. `last_change` is the seq of the last record that allocated, shared,
     copied, released, cached or evicted it."""
 
-    block: int
-    ref_count: int
-    filled: int
-    last_change: int
+    block: Count
+    ref_count: Count
+    filled: Count
+    last_change: Place
     hash: str | None = None
 
 
 class SequenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One unfinished sequence of a keyframe. `table` lists physical blocks by logical index."""
 
-    sequence: int
+    sequence: Count
     request: str
     status: SequenceStatus
-    computed: int
-    table: list[int]
-    preemptions: int = 0
-    parent: int | None = None
+    computed: Count
+    table: list[Count]
+    preemptions: Count = 0
+    parent: Count | None = None
     text: list[str] | None = None
 
 
@@ -382,41 +391,41 @@ class RequestRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One unfinished request of a keyframe."""
 
     request: str
-    prompt_tokens: int
-    n: int
-    max_tokens: int
+    prompt_tokens: Count
+    n: Count
+    max_tokens: Count
     arrived: float
-    preemptions: int = 0
-    recomputed_tokens: int = 0
+    preemptions: Count = 0
+    recomputed_tokens: Count = 0
 
 
 class Totals(msgspec.Struct):
     """Counters since the engine started. They move record by record, with or without a fold."""
 
-    steps: int = 0
-    allocated_free: int = 0
-    allocated_evicted: int = 0
-    released: int = 0
-    evicted: int = 0
-    cow_copies: int = 0
-    allocation_failures: int = 0
-    prefill_tokens: int = 0
-    decode_tokens: int = 0
-    recompute_tokens: int = 0
-    requests_added: int = 0
-    scheduled_first: int = 0
-    scheduled_resumed: int = 0
-    prefix_queried_tokens: int = 0
-    prefix_hit_tokens: int = 0
-    preemptions: dict[str, int] = {}
-    requests_finished: dict[str, int] = {}
+    steps: Count = 0
+    allocated_free: Count = 0
+    allocated_evicted: Count = 0
+    released: Count = 0
+    evicted: Count = 0
+    cow_copies: Count = 0
+    allocation_failures: Count = 0
+    prefill_tokens: Count = 0
+    decode_tokens: Count = 0
+    recompute_tokens: Count = 0
+    requests_added: Count = 0
+    scheduled_first: Count = 0
+    scheduled_resumed: Count = 0
+    prefix_queried_tokens: Count = 0
+    prefix_hit_tokens: Count = 0
+    preemptions: dict[str, Count] = {}
+    requests_finished: dict[str, Count] = {}
 
 
 class Keyframe(msgspec.Struct, frozen=True, tag_field="type", tag="keyframe"):
     """PoolState as data: everything after record `seq`. Blocks that were never touched are left out."""
 
-    seq: int
-    step: int
+    seq: Place
+    step: Place
     time: float
     blocks: list[BlockRow]
     sequences: list[SequenceRow]

@@ -3,8 +3,8 @@
     | header, keyframe, step, step, ... | keyframe, step, ... | keyframe, ... | seek table |
     `------------- frame -------------' `------ frame ------' `--- frame ---'
 
-Each keyframe starts a new zstd frame in the seekable format, so that a reader can jump to it; a plain
-`zstd -d` still reads the file. A trace that a crash cut off reads up to its last whole record.
+Each keyframe starts a new zstd frame in the seekable format, so that a reader can jump to it (seek.py);
+a plain `zstd -d` still reads the file. A trace that a crash cut off reads up to its last whole record.
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,46 @@ from types import TracebackType
 
 import pyzstd
 
-from engine.events.codec import RecordError, decode, encode
+from engine.events.codec import encode
+from engine.events.lines import MAX_LINE_BYTES, LineReader, TraceError
+from engine.events.pool_state import FoldError, PoolState
 from engine.events.records import Gap, Header, Keyframe, Step
 
-MAX_LINE_BYTES = 64 * 1024 * 1024
-"""Longest line that is read. A keyframe of 65,536 blocks is about 2 MB."""
+__all__ = ["MAX_LINE_BYTES", "KeyframePolicy", "TraceError", "TraceReader", "TraceWriter"]
+
+EVENTS_PER_KEYFRAME = 16384
+EVENTS_A_RECORD = 5
+"""To read and decode one more record costs a reader as much as this many events in it."""
+
+_FORMAT = {pyzstd.CParameter.compressionLevel: 6, pyzstd.CParameter.checksumFlag: 1}
+"""With a checksum a reader notices every flipped bit of a finished frame."""
 
 
-class TraceError(ValueError):
-    """The file is no trace, or is damaged before its end. One line that names the file."""
+class KeyframePolicy:
+    """When a recorder writes the next keyframe: after 16,384 events, or one event a block.
+
+    To reach a record, a reader loads the keyframe before it and folds the events since, and the two
+    cost about the same for each block and each event. So events bound the time of a seek, whatever
+    a step holds; and a pool of more blocks gets fewer keyframes, so that these stay a bounded share
+    of a recording. Each record counts as some events more, for decoding it.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self._most = max(EVENTS_PER_KEYFRAME, num_blocks)
+        self._events = 0
+
+    def count(self, events: int) -> None:
+        """A step record with so many events was written."""
+        self._events += events + EVENTS_A_RECORD
+
+    @property
+    def due(self) -> bool:
+        """A keyframe is to be written now."""
+        return self._events >= self._most
+
+    def restart(self) -> None:
+        """A keyframe was written."""
+        self._events = 0
 
 
 class TraceWriter:
@@ -29,7 +60,7 @@ class TraceWriter:
 
     def __init__(self, path: Path, header: Header, keyframe: Keyframe) -> None:
         """Creates or replaces `path`. Raises OSError where it can't be written."""
-        self._file = pyzstd.SeekableZstdFile(path, "w", level_or_option=6)
+        self._file = pyzstd.SeekableZstdFile(path, "w", level_or_option=_FORMAT)
         self._line(encode(header))
         self._line(encode(keyframe))
 
@@ -63,22 +94,12 @@ class TraceReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.cut_off: str | None = None
-        self._line_number = 0
+        self._lines = LineReader(path)
         try:
-            self._file = pyzstd.ZstdFile(path)
-        except OSError as error:
-            raise TraceError(f"cannot open trace {path}: {error.strerror}") from None
-        try:
-            first = self._read()
-            if not isinstance(first, Header):
-                raise TraceError(
-                    f"{path} is not a Glasspool trace: it does not begin with a header"
-                )
+            self.header = read_header(self._lines)
         except BaseException:
-            self._file.close()
+            self.close()
             raise
-        self.header = first
 
     def __enter__(self) -> "TraceReader":
         return self
@@ -92,45 +113,59 @@ class TraceReader:
         self.close()
 
     def close(self) -> None:
-        self._file.close()
+        self._lines.close()
 
     def __iter__(self) -> Iterator[Keyframe | Step | Gap]:
-        while (record := self._read()) is not None:
+        while (record := self._lines.record()) is not None:
             if isinstance(record, Header):
-                raise TraceError(f"{self.path}, line {self._line_number}: a second header")
+                raise TraceError(f"{self.where}: a second header")
             yield record
 
-    def _read(self) -> Header | Keyframe | Step | Gap | None:
-        try:
-            line = self._file.readline(MAX_LINE_BYTES)
-        except EOFError:
-            line = b""
-            self._cut_off()
-        except (pyzstd.ZstdError, OSError) as error:
-            where = f"after line {self._line_number}" if self._line_number else "at its start"
-            raise TraceError(
-                f"{self.path} is not a readable Glasspool trace (.jsonl.zst), {where}: {error}"
-            ) from None
-        if not line:
-            if not self._line_number:
-                raise TraceError(
-                    f"{self.path} is not a Glasspool trace: it is empty or cut off in its header"
-                )
-            return None
-        if not line.endswith(b"\n"):
-            if len(line) == MAX_LINE_BYTES:
-                raise TraceError(
-                    f"{self.path}, line {self._line_number + 1}: longer than {MAX_LINE_BYTES} bytes"
-                )
-            self._cut_off()
-            return None
-        self._line_number += 1
-        try:
-            return decode(line)
-        except RecordError as error:
-            raise TraceError(f"{self.path}, line {self._line_number}: {error}") from None
+    def fold(self) -> Iterator[tuple[Keyframe | Step | Gap, PoolState]]:
+        """Each record with the state after it: one state, that moves on.
 
-    def _cut_off(self) -> None:
-        self.cut_off = (
-            f"{self.path} was cut off: it reads up to line {self._line_number}, the rest is missing"
+        Raises TraceError also for a record that cannot follow from those before it.
+        """
+        state = PoolState(self.header)
+        for record in self:
+            try:
+                state.apply(record)
+            except FoldError as error:
+                raise TraceError(f"{self.where}: {error}") from None
+            yield record, state
+
+    @property
+    def where(self) -> str:
+        """File and number of the last line that was read, for messages."""
+        return self._lines.where
+
+    @property
+    def line(self) -> int:
+        """Lines read so far, the header's among them."""
+        return self._lines.count
+
+    @property
+    def position(self) -> int:
+        """Bytes of the file that were read so far, for progress bars."""
+        return self._lines.position
+
+    @property
+    def cut_off(self) -> str | None:
+        """What is missing at the end, as a sentence; None while nothing is known to be."""
+        if not self._lines.cut_off:
+            return None
+        return (
+            f"{self.path} was cut off: it reads up to line {self._lines.count}, the rest is missing"
         )
+
+
+def read_header(lines: LineReader) -> Header:
+    """The header of a trace whose lines are read from its start. Raises TraceError for any other."""
+    first = lines.record()
+    if first is None:
+        raise TraceError(
+            f"{lines.path} is not a Glasspool trace: it is empty or cut off in its header"
+        )
+    if not isinstance(first, Header):
+        raise TraceError(f"{lines.path} is not a Glasspool trace: it does not begin with a header")
+    return first
