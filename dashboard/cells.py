@@ -13,6 +13,7 @@ early when it stops being true: a copy that nobody holds, or a lost block that i
 A flash is an event of one record, for a glyph that fades.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Iterable
 from enum import IntEnum
@@ -117,11 +118,7 @@ class Grid:
     def rebuild(self, state: PoolState, keep_marks: bool = False) -> None:
         """Derive every cell anew, after a keyframe. Marks stay only where no record was missed."""
         if not keep_marks:
-            self._marks.clear()
-            self._expiry.clear()
-            self._touches.clear()
-            self._touch_expiry.clear()
-            self.flashes.clear()
+            self.forget_marks()
         references = np.array(state.ref_count, np.int64)
         filled = np.array(state.filled, np.int64)
         cached = np.zeros(self.num_blocks, bool)
@@ -147,6 +144,18 @@ class Grid:
         self.counts: list[int] = np.bincount(codes, minlength=len(CellState)).tolist()
         self.slots_filled = sum(self._active_fill)
         self.references = int(references.sum())
+
+    def forget_marks(self) -> None:
+        """Nothing is known of what happened before."""
+        self._marks.clear()
+        self._expiry.clear()
+        self._touches.clear()
+        self._touch_expiry.clear()
+        self.flashes.clear()
+
+    def note(self, state: PoolState, step: Step) -> None:
+        """Keep the marks up for a step that nobody looks at; the words are for `rebuild` to make."""
+        self._expire(step.seq, self._touched(state, step))
 
     def follow(self, state: PoolState, step: Step) -> None:
         """Move on by one step record that `state` has just applied."""
@@ -184,6 +193,11 @@ class Grid:
         """Numbers (uint32, ascending) and words of the blocks that changed after `revision`."""
         blocks = np.flatnonzero(self._changed_at > revision)
         return blocks.astype(np.uint32), self._words[blocks]
+
+    def flashes_after(self, seq: int) -> list[tuple[int, Touch, int, int]]:
+        """The flashes of the records after `seq`, in order."""
+        newest = itertools.takewhile(lambda flash: flash[0] > seq, reversed(self.flashes))
+        return list(newest)[::-1]
 
     def _store(self, blocks: np.ndarray, words: np.ndarray) -> None:
         changed = (self._words[blocks] != words).any(axis=1)

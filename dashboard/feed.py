@@ -15,10 +15,12 @@ from enum import StrEnum
 
 from dashboard.history import History
 from dashboard.journal import EndedRequest, Journal, Line
-from dashboard.past import LIVE_BYTES, Memory
+from dashboard.past import LIVE_BYTES, Memory, Past
+from dashboard.recorded import TRACE_BYTES, RecordedPast
 from dashboard.scene import Scene
 from engine.events import encode
 from engine.events.records import Gap, Header, Keyframe, Step
+from engine.events.seek import SeekableTrace
 
 
 class Phase(StrEnum):
@@ -61,9 +63,10 @@ class Feed:
         self.generation = 0
         self.scene = Scene()
         self.history = History()
-        self.past: Memory | None = None
+        self.past: Past | None = None
         self.last_arrival = 0.0
         self.lag: float | None = None
+        self._memory: Memory | None = None
         self._journal = Journal()
         self._lock = threading.Lock()
         self._status = Status(Phase.CONNECTING, f"connecting to {source_name}")
@@ -81,8 +84,13 @@ class Feed:
             if before is None or not _same_pool(before, header):
                 self.generation += 1
                 self.history, self._journal = History(), Journal()
-                self.past = Memory(header, LIVE_BYTES if self.live else None)
+                self._memory = Memory(header, LIVE_BYTES if self.live else TRACE_BYTES)
+                self.past = self._memory
             self.version += 1
+
+    def back_with(self, trace: SeekableTrace) -> None:
+        """What memory cannot hold of this feed's past is in `trace`."""
+        self.past = RecordedPast(self._memory, trace)
 
     def apply(self, record: Keyframe | Step | Gap, line: bytes | None = None) -> None:
         """Fold one record; `line` is its encoded form, where it is at hand.
@@ -96,12 +104,12 @@ class Feed:
                 case Step():
                     self.history.add(self.scene.grid, record)
                     self._journal.note(state, record)
-                    self.past.append(line or encode(record), state)
+                    self._memory.append(line or encode(record), state)
                     self._note_arrival(record)
                 case Keyframe():
                     if not unbroken:
                         self.history.interrupt()
-                        self.past.begin(state)
+                        self._memory.begin(state)
                     self._journal.load(state)
                     self.last_arrival = time.monotonic()
                 case Gap():

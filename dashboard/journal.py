@@ -33,6 +33,14 @@ QUIET_STEPS = 50
 """Steps for which forks, copies and evictions of the same kind are only counted after a line."""
 
 
+_TOLD = frozenset(
+    (
+        *(RequestAdded, Fork, CopyOnWrite, Evict, PrefixLookup, Preempt, SequenceScheduled),
+        *(RequestFinished, RequestRejected),
+    )
+)
+
+
 class LineKind(StrEnum):
     PREEMPTED = "preempted"
     RESUMED = "resumed"
@@ -160,6 +168,8 @@ class Journal:
         made: dict[str, _Made] = {}
         evicted: list[int] = []
         for event in step.events:
+            if type(event) not in _TOLD:
+                continue  # most are not, and there are hundreds in a step
             match event:
                 case RequestAdded():
                     self._request_of[event.sequence] = event.request
@@ -169,8 +179,8 @@ class Journal:
                     self._request_of[event.child] = request
                     did = made.setdefault(request, _Made())
                     did.children += 1
-                    parent = state.sequences.get(event.child)
-                    did.shared = max(did.shared, len(parent.table) if parent else 0)
+                    child = state.sequences.get(event.child)
+                    did.shared = max(did.shared, len(child.table) if child else 0)
                 case CopyOnWrite():
                     request = self._request_of[event.sequence]
                     made.setdefault(request, _Made()).copies.append(event)

@@ -1,5 +1,6 @@
 """The pump for a trace: reads the file once, as fast as it goes. Sessions play it from the past."""
 
+import contextlib
 import threading
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from dashboard.feed import Feed, Phase, Status
 from dashboard.readable import plural
 from engine.events import FoldError, TraceError, TraceReader
 from engine.events.records import Gap, Keyframe, Step
+from engine.events.seek import SeekableTrace
 
 SAY_EVERY = 500
 """Records between two reports of how far the reading has come."""
@@ -18,6 +20,7 @@ def read_trace(feed: Feed, path: Path, stop: threading.Event) -> None:
     try:
         with TraceReader(path) as reader:
             feed.begin(reader.header)
+            _back_with_disk(feed, path)
             fault = _read(feed, reader, stop)
     except (TraceError, OSError) as error:
         feed.say(Status(Phase.FAILED, str(error)))
@@ -26,6 +29,12 @@ def read_trace(feed: Feed, path: Path, stop: threading.Event) -> None:
         feed.say(Status(Phase.FAILED, fault or f"{path.name} has a header and nothing else"))
     elif not stop.is_set():
         feed.say(Status(Phase.RECORDED, f"recorded in {path.name}", fault))
+
+
+def _back_with_disk(feed: Feed, path: Path) -> None:
+    # A trace whose index cannot be made is still read from its start, as far as it goes.
+    with contextlib.suppress(TraceError):
+        feed.back_with(SeekableTrace(path))
 
 
 def _read(feed: Feed, reader: TraceReader, stop: threading.Event) -> str | None:

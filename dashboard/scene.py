@@ -5,7 +5,7 @@ player moves (session.py). Both are read by the same code.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -71,24 +71,31 @@ class Scene:
                 self._load(unbroken)
             return unbroken
 
-    def show(self, state: PoolState) -> None:
-        """Adopt a state that nobody else holds."""
+    def show(self, state: PoolState, records: Iterable[Step]) -> None:
+        """Adopt a state that nobody else holds, and move on from it by `records`.
+
+        Their marks are seen, their cells only at the end, which is much faster. Raises FoldError.
+        """
         with self.lock:
-            before, self.state = self.state, state
-            if before is None or before.header is not state.header:
-                self.grid = None
-            self._load(False)
+            self.state = state
+            grid = self._fitting_grid()
+            grid.forget_marks()
+            for record in records:
+                state.apply(record)
+                grid.note(state, record)
+            grid.rebuild(state, keep_marks=True)
 
     def _load(self, unbroken: bool) -> None:
+        self._fitting_grid().rebuild(self.state, keep_marks=unbroken)
+
+    def _fitting_grid(self) -> Grid:
+        """The grid, a new one where the pool is of another shape."""
         state, grid = self.state, self.grid
-        if grid is None or (grid.num_blocks, grid.block_size) != (
-            state.num_blocks,
-            state.block_size,
-        ):
+        shape = (state.num_blocks, state.block_size)
+        if grid is None or (grid.num_blocks, grid.block_size) != shape:
             self.epoch += 1
-            self.grid = Grid(state)
-        else:
-            grid.rebuild(state, keep_marks=unbroken)
+            grid = self.grid = Grid(state)
+        return grid
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -126,7 +133,7 @@ class Scene:
                 num_blocks=state.num_blocks,
                 blocks=None if whole else blocks,
                 words=grid.words.copy() if whole else words,
-                flashes=[flash for flash in grid.flashes if flash[0] > after],
+                flashes=grid.flashes_after(after),
             )
 
     def inspect(self, block: int) -> dict[str, Any] | None:

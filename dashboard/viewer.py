@@ -24,7 +24,7 @@ PIN_CHANGES = 12
 FIGURES_SECONDS = 0.5
 TRACK_SECONDS = 1.0
 CHECK_SECONDS = 1.0
-CHECK_COST = 20
+CHECK_COST = 40
 """A check may take one part in so many of the time: a big pool is checked less often."""
 
 Message = dict[str, Any] | Cells
@@ -206,13 +206,12 @@ def _figures(look: Look) -> dict[str, Any] | None:
         ],
         "holders": [
             {
-                "request": holder.request,
-                "label": shortened(holder.request),
-                "colour": owner_colour(holder.request),
-                "state": holder.state,
-                "blocks": holder.blocks,
+                "request": request,
+                "label": shortened(request),
+                "colour": owner_colour(request),
+                "blocks": blocks,
             }
-            for holder in look.read(top_holders) or []
+            for request, blocks in look.read(top_holders) or []
         ],
     }
 

@@ -81,7 +81,7 @@ class FiguresView {
     if (!holders?.length) return
     const most = Math.max(1, ...holders.map(({ blocks }) => blocks))
     const rows = holders.map((holder) => {
-      const label = `Select ${holder.label}: ${plural(holder.blocks, "block")}, ${holder.state}`
+      const label = `Select request ${holder.label}, which holds ${plural(holder.blocks, "block")}`
       const row = button("", label, () => this.act.request(holder.request), "holder")
       const strip = element("i")
       strip.style.background = css(theme.owners[holder.colour - 1])

@@ -4,7 +4,7 @@
 const RICH_BLOCKS = 1100 // up to here, all cells show fill, number and glyphs
 const RICH_CELL = 15 // CSS pixels that such a cell needs
 const LARGEST_CELL = 84 // CSS pixels
-const LARGEST_ZOOM = 48 // CSS pixels of a cell when zoomed in
+const LARGEST_ZOOM = 48 // CSS pixels to which a cell can be zoomed, and to twice what it has
 
 // The largest cell with which `count` blocks fit into width x height (CSS pixels). Square, but for
 // small cells, where whole pixels would waste room: see smallCell. One device pixel a block where they
@@ -72,7 +72,7 @@ class View {
     const { grid } = this
     const column = (this.left + x) / this.cell
     const row = (this.top + y) / this.tall
-    const most = Math.max(LARGEST_ZOOM * grid.ratio, grid.cell)
+    const most = Math.max(LARGEST_ZOOM * grid.ratio, 2 * grid.cell)
     let cell = Math.round(this.cell * factor)
     if (cell === this.cell) cell += Math.sign(factor - 1)
     cell = Math.max(grid.cell, Math.min(most, cell))

@@ -3,6 +3,7 @@
 const LENS_BELOW = 12 // CSS pixels of a cell, under which the tooltip has a lens
 const LENS = { columns: 9, rows: 5, cell: 26 }
 const DRAG_SLOP = 4 // CSS pixels that a click may move
+const FADE_MS = 100 // between two steps of the fading: a smooth one would cost more than the cells
 const READING_KEY = "glasspool-reading"
 
 class PoolView {
@@ -33,6 +34,7 @@ class PoolView {
     this.whole = true
     this.paints = 0
     this.draw = onceAFrame(() => this.paint())
+    this.drawOverlay = onceAFrame(() => this.grid && this.theme && this.paintOverlay())
     this.lens = element("canvas", undefined, "lens")
     this.buildTools(find(".readings"), find(".zoom"))
     this.listen()
@@ -42,6 +44,8 @@ class PoolView {
     this.listeners.abort()
     this.resizes.disconnect()
     this.draw.cancel()
+    this.drawOverlay.cancel()
+    clearTimeout(this.fading)
     clearTimeout(this.labelling)
     clearTimeout(this.asking)
   }
@@ -267,7 +271,10 @@ class PoolView {
     this.paintMinimap()
     if (!this.moment?.current) return
     if (this.selected.length) this.dimOthers(context)
-    if (this.flashes.paint(context, view, theme, this.calm.matches)) this.draw()
+    clearTimeout(this.fading)
+    if (this.flashes.paint(context, view, theme, this.calm.matches)) {
+      this.fading = setTimeout(() => this.drawOverlay(), FADE_MS)
+    }
     const outline = (block, width, colour) => {
       if (block === null || block >= grid.count || !view.isVisible(block)) return
       const [left, top] = view.origin(block)
@@ -332,8 +339,8 @@ class PoolView {
   // -- numbers: legend, description, and what a machine may read ----------------------------------
 
   tell() {
-    const counts = new Array(READINGS[this.reading].legend.length).fill(0)
-    for (const index of this.indices) counts[index] += 1
+    const counts = new Uint32Array(READINGS[this.reading].legend.length)
+    for (let block = 0; block < this.indices.length; block += 1) counts[this.indices[block]] += 1
     const data = this.canvas.dataset
     data.numBlocks = String(this.words[0].length)
     data.seq = String(this.seq)
@@ -349,11 +356,15 @@ class PoolView {
 
   // Blocks by state, marks apart: what the canvas holds, whatever it is coloured by.
   stateCounts() {
+    const kinds = new Uint32Array(32)
+    const cells = this.words[0]
+    for (let block = 0; block < cells.length; block += 1) kinds[cells[block] & 31] += 1
     const counts = { free: 0, used: 0, cached: 0, shared: 0, copied: 0, preempted: 0 }
-    for (const cell of this.words[0]) {
-      counts[STATES[stateOf(cell)]] += 1
-      if (markOf(cell)) counts[MARKS[markOf(cell)]] += 1
-    }
+    kinds.forEach((count, kind) => {
+      if (!count) return
+      counts[STATES[stateOf(kind)]] += count
+      if (markOf(kind)) counts[MARKS[markOf(kind)]] += count
+    })
     return counts
   }
 

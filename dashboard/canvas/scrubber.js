@@ -30,7 +30,7 @@ class Scrubber {
       this.draw()
     }
     // Not at each pixel of a movement: the last of a frame is what counts.
-    this.send = onceAFrame(() => this.act.go(this.dragged))
+    this.send = onceAFrame(() => this.act.go(this.wanted))
     this.draw = onceAFrame(() => this.paint())
   }
 
@@ -50,7 +50,7 @@ class Scrubber {
   }
 
   seek(event) {
-    this.dragged = Math.round(this.moment.oldest + this.fractionAt(event) * this.span)
+    this.wanted = this.dragged = Math.round(this.moment.oldest + this.fractionAt(event) * this.span)
     this.send()
   }
 

@@ -15,7 +15,7 @@ def pool_page(session: Session) -> None:
     _below(session)
 
 
-@st.fragment(run_every=1.0)
+@st.fragment(run_every=2.0)
 def _below(session: Session) -> None:
     look = session.look()
     if look.header is None or not look.current or not len(look.rows):

@@ -1,14 +1,17 @@
 """The past: each state of it equals a direct fold, holes are holes, and memory ends."""
 
 import random
+from pathlib import Path
 
 import pytest
 
 from dashboard import past
 from dashboard.past import Memory, PastError
+from dashboard.recorded import RecordedPast
 from engine.events import PoolState, encode
 from engine.events.records import Step
-from tests.dashboard.folding import remembered
+from engine.events.seek import SeekableTrace
+from tests.dashboard.folding import folded, remembered, steps_of
 from tests.dashboard.simulated import SimulatedEngine, empty_keyframe
 
 
@@ -66,6 +69,27 @@ def test_the_oldest_segments_go_when_the_limit_is_reached() -> None:
     with pytest.raises(PastError, match=f"there is records {memory.first_seq} to 399"):
         memory.state_at(memory.first_seq - 1)
     assert memory.nearest(0) == memory.first_seq
+
+
+@pytest.mark.usefixtures("short_segments")
+def test_what_a_trace_has_beyond_memory_comes_from_its_file(small_trace: Path) -> None:
+    state = folded(small_trace, -1)
+    memory = Memory(state.header, 9_000)
+    memory.begin(state)
+    for step in steps_of(small_trace):
+        state.apply(step)
+        memory.append(encode(step), state)
+    held = memory.first_seq
+    assert 40 < held < 160
+    recorded = RecordedPast(memory, SeekableTrace(small_trace))
+    assert (recorded.first_seq, recorded.last_seq) == (-1, 199)
+    for seq in (-1, 0, 39, held - 1, held, held + 1, 199):
+        assert recorded.nearest(seq) == seq
+        assert recorded.state_at(seq).keyframe() == folded(small_trace, seq).keyframe()
+        assert recorded.run_start(seq) <= seq
+    records = steps_of(small_trace)
+    for after, upto in ((-1, 199), (10, 20), (held - 3, held + 3), (held, held + 2)):
+        assert list(recorded.records(after, upto)) == records[after + 1 : upto + 1]
 
 
 def with_a_hole(engine: SimulatedEngine) -> Memory:
