@@ -59,6 +59,8 @@ def watched(tmp_path_factory):
         }
         seen["code"] = process.stop(signal.SIGINT)
         seen["left"] = [child for child in children if child.is_running()]
+        for child in seen["left"]:
+            child.kill()
     return seen
 
 

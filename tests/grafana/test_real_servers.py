@@ -22,6 +22,7 @@ from tests.conftest import needs
 from tests.grafana.prometheus import Prometheus, grafana_condition
 from tests.grafana.queries import filled, shown
 from tests.grafana.thrash import Thrash
+from tests.grafana.viewer import Viewer
 from tests.grafana.webhook import Webhook
 from tests.servers import EngineServer, free_port, wait_until
 
@@ -30,7 +31,7 @@ pytestmark = [needs("prometheus"), needs("prometheus-alertmanager")]
 ALERT = "PreemptionThrash"
 KEY = "a-key-of-the-test"
 SHORT = Parameters(
-    windows=Windows("6s", "12s", "30s", "10s", "5s", "10s"),
+    windows=Windows("6s", "12s", "15s", "10s", "5s", "10s"),
     timings={name: Timing("2s", "2s") for name in Parameters().timings}
     | {"EngineDown": Timing("2s")},
     delivery=Delivery("0s", "1s"),
@@ -87,7 +88,7 @@ def _watch(run: Run, prometheus: Prometheus, webhook: Webhook, engine: EngineSer
         return now == state
 
     wait_until(lambda: reached("inactive"), 20, "the rules are loaded")
-    with Thrash(engine.url, KEY) as load:
+    with Viewer(engine.events_url, KEY), Thrash(engine.url, KEY) as load:
         wait_until(lambda: reached("pending"), 40, "work is wasted")
         wait_until(lambda: reached("firing"), 20, "the waste goes on")
         wait_until(lambda: webhook.told(ALERT, "firing"), 20, "somebody is paged")
@@ -138,7 +139,8 @@ def _layers(prometheus: Prometheus) -> tuple[float, float]:
 
 def _moment(prometheus: Prometheus) -> Moment:
     rules = msgspec.yaml.decode(yaml_text(alert_rules(SHORT)))["groups"][0]["rules"]
-    now = time.time() - 1
+    # A moment ago: what the rules recorded then is stored by now.
+    now = time.time() - 2
     own = prometheus.rules()
     return Moment(
         grafana={rule["title"]: grafana_condition(rule, prometheus, now) for rule in rules},
