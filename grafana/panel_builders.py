@@ -119,6 +119,8 @@ def _figure(panel: Figure) -> stat.Panel:
     builder = stat.Panel()
     _common(builder, panel)
     _queries(builder, panel, instant=True)
+    by_threshold = dashboard.FieldColorModeId.THRESHOLDS
+    builder.color_scheme(build_dashboard.FieldColor().mode(by_threshold))
     _colours(builder, panel)
     builder.no_value(panel.empty).thresholds(_thresholds(panel))
     text = common.BigValueTextMode.NAME if panel.names else common.BigValueTextMode.VALUE

@@ -177,7 +177,12 @@ def _pool_and_steps() -> list[Scenario]:
         Scenario(
             "the pool is full, and nobody waits",
             60,
-            full | {_name("requests", state="running"): _gauge((60, 4))},
+            full
+            | {
+                _name("requests", state="running"): _gauge((60, 4)),
+                _name("requests", state="waiting"): _gauge((60, 0)),
+                _name("steps_total"): _counter((60, 600)),
+            },
         ),
         Scenario(
             "an engine with work makes no steps, until it does again",
