@@ -79,6 +79,7 @@ class Monitor:
         self.parameters = parameters
         self.api_key = checked_api_key(settings.api_key)
         self.targets = [_target(url) for url in settings.engines]
+        _check_webhook(settings.webhook)
         self.programs = _programs()
         check_port(HOST, settings.port, "--port")
         check_port(HOST, settings.alertmanager_port, "--alertmanager-port")
@@ -193,6 +194,13 @@ def _target(url: str) -> Target:
     if parts.scheme not in ("http", "https") or not parts.netloc or parts.path not in ("", "/"):
         raise ConfigError(f"{url} is no engine's address: write it like http://127.0.0.1:8000")
     return Target(parts.scheme, parts.netloc)
+
+
+def _check_webhook(url: str | None) -> None:
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"{url} is no address to post alerts to: write it like http://127.0.0.1:5001/alerts"
+        )
 
 
 def _prometheus_flags(settings: MonitorSettings, folder: Path) -> list[str]:

@@ -42,8 +42,12 @@ def _scalar(value: object) -> list[str]:
     match value:
         case bool():
             return ["true" if value else "false"]
-        case int() | float():
-            return [repr(value)]
+        case int():
+            return [str(value)]
+        case float():
+            # Without a point, YAML 1.1 takes 1e-05 for a word.
+            mantissa, exponent, power = repr(value).partition("e")
+            return [mantissa + (".0" if "." not in mantissa else "") + exponent + power]
         case {} | []:
             return [repr(value)]
         case str() if "\n" in value:

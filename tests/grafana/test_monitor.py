@@ -110,10 +110,22 @@ def test_a_program_that_ends_early_ends_the_other(tmp_path):
 
 
 @pytest.mark.parametrize("address", ["localhost:8000", "ftp://x", "http://", "http://x/metrics"])
-@both_programs
 def test_a_wrong_address_is_named(address):
     with pytest.raises(ConfigError, match="is no engine's address: write it like http://"):
         Monitor(settings(engines=(address,)), Parameters())
+
+
+def test_a_wrong_webhook_is_named():
+    with pytest.raises(ConfigError, match="pager is no address to post alerts to"):
+        Monitor(settings(webhook="pager"), Parameters())
+
+
+@both_programs
+def test_a_folder_for_data_that_is_a_file_is_named(tmp_path):
+    taken = tmp_path / "file"
+    taken.write_text("")
+    with pytest.raises(ConfigError, match="choose another folder with --data"):
+        Monitor(settings(data=taken), Parameters()).__enter__()
 
 
 def test_missing_programs_are_named_with_their_packages():
