@@ -33,7 +33,8 @@ def check(*command: str, folder: Path = PROMETHEUS) -> str:
 @needs("promtool")
 def test_promtool_finds_nothing_to_complain_about():
     assert "WARNING" not in check("promtool", "check", "config", "prometheus.yml")
-    assert "19 rules found" in check("promtool", "check", "rules", "rules.yml")
+    found = check("promtool", "check", "rules", "rules.yml")
+    assert f"{len(rule_queries())} rules found" in found
 
 
 @needs("amtool")
