@@ -224,6 +224,35 @@ def replay(
     serve_replay(trace, host, port, speed)
 
 
+@app.command()
+def monitor(
+    engine: Annotated[
+        list[str] | None,
+        typer.Option(help="An engine to watch, http://127.0.0.1:8000 by default; again for more."),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GLASSPOOL_API_KEY",
+            help="The engines' key; better set in the environment, where ps shows it not.",
+        ),
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(help="URL that alerts are posted to, by Alertmanager.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Keep what was seen in this folder, for the next time.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of Prometheus.")] = 9090,
+    alertmanager_port: Annotated[int, typer.Option(help="Port of Alertmanager.")] = 9093,
+) -> None:
+    """Watch engines with a local Prometheus and Alertmanager, and be told of wasted work."""
+    from engine.monitor import MonitorSettings, run_monitor
+
+    engines = tuple(engine or ["http://127.0.0.1:8000"])
+    run_monitor(MonitorSettings(engines, port, alertmanager_port, api_key, data, webhook))
+
+
 def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s  %(message)s", "%H:%M:%S"))
