@@ -3,6 +3,8 @@
 One run, a minute long, with windows of seconds; the tests look at what was seen in it.
 """
 
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.events import PoolState, TraceReader
 from engine.events.records import Totals
+from engine.events.stats import TraceStats
 from engine.monitor import Monitor, MonitorSettings
 from grafana.dashboard_files import dashboard_files
 from grafana.provisioning_files import alert_rules
@@ -78,7 +80,7 @@ def run(tmp_path_factory) -> Run:
         with Monitor(settings, SHORT) as monitor:
             prometheus = Prometheus(monitor.prometheus_url)
             _watch(run, prometheus, webhook, engine)
-    run.totals = _fold(trace)
+    run.totals = _stats(trace)
     return run
 
 
@@ -176,13 +178,13 @@ def _counters(prometheus: Prometheus) -> dict[str, float]:
     }
 
 
-def _fold(path: Path) -> Totals:
-    with TraceReader(path) as reader:
-        state = PoolState(reader.header)
-        for record in reader:
-            state.apply(record)
-    assert reader.cut_off is None
-    return state.totals
+def _stats(path: Path) -> Totals:
+    """The counters that `glasspool stats --json` gives of a recording."""
+    command = [sys.executable, "-m", "engine.cli", "stats", str(path), "--json"]
+    told = subprocess.run(command, capture_output=True, check=True).stdout
+    stats = msgspec.json.decode(told, type=TraceStats)
+    assert stats.missing is None
+    return stats.totals
 
 
 def test_a_thrashing_engine_pages_and_a_recovered_one_is_silent(run):
@@ -206,25 +208,18 @@ def test_the_end_is_told_too(run):
     assert run.resolved["endsAt"] > run.resolved["startsAt"]
 
 
-def streamless(query: str, run: Run) -> bool:
-    """A query of metrics that come with the event stream, on an engine that has none of them."""
-    has = any(name.startswith(f"{PREFIX}stream_") for name in run.exported)
-    return not has and "glasspool_stream_" in query
-
-
 def test_every_query_of_the_dashboards_returns_numbers(run):
     assert len(run.panels) > 50
     empty = [
         query
         for query, series in run.panels.items()
-        if not streamless(query, run) and not any(one["value"][1] != "NaN" for one in series)
+        if not any(one["value"][1] != "NaN" for one in series)
     ]
     assert empty == []
 
 
 def test_every_metric_that_is_used_is_exported(run):
-    missing = {name for name in SERIES if PREFIX + name not in run.exported}
-    assert {name for name in missing if not streamless(PREFIX + name, run)} == set()
+    assert {name for name in SERIES if PREFIX + name not in run.exported} == set()
 
 
 def test_layers_of_the_pool_sum_to_its_size(run):
@@ -245,7 +240,7 @@ def test_grafanas_rules_agree_with_those_of_prometheus(run, moment):
         assert seen.states == {}
 
 
-def test_counters_equal_the_fold_of_the_recorded_run(run):
+def test_counters_equal_the_statistics_of_the_recorded_run(run):
     totals, counters = run.totals, run.counters
     assert totals.recompute_tokens > 0
     assert sum(totals.preemptions.values()) > SHORT.limits.page_preemptions
