@@ -70,7 +70,6 @@ def _take(feed: Feed, source: EngineSource, record: Record, line: bytes) -> None
         feed.begin(record)
         return
     if isinstance(record, Heartbeat):
-        feed.heard()
         return
     feed.apply(record, line)
     if isinstance(record, Gap):

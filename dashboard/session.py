@@ -76,26 +76,30 @@ class Session:
         feed: Feed,
         *,
         seq: int | None = None,
+        at: float | None = None,
         selection: Selection | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`seq` is the moment of a share link; None is live, or a trace played from its start."""
+        """`seq` is the moment of a share link, or `at` is, in seconds of Unix time; without either it
+        is live, or a trace played from its start."""
         self.lock = threading.RLock()
         self._clock = clock
         self.selection = selection or Selection()
-        self.open(feed, seq)
+        self.open(feed, seq, at)
 
-    def open(self, feed: Feed, seq: int | None = None) -> None:
+    def open(self, feed: Feed, seq: int | None = None, at: float | None = None) -> None:
         """Watch another source; the selection stays with the old one."""
         with self.lock:
             if getattr(self, "feed", feed) is not feed:
                 self.selection = Selection()
             self.feed = feed
-            self.live = feed.live and seq is None
-            self.playing = not feed.live and seq is None
+            follows = seq is None and at is None
+            self.live = feed.live and follows
+            self.playing = not feed.live and follows
             self.speed = 1.0
             self.notice: str | None = None
             self._wanted = seq
+            self._wanted_at = at
             self._seq: int | None = None
             self._own = Scene()
             self._generation: int | None = None
@@ -108,6 +112,7 @@ class Session:
         """Follow the newest record; for a recording, go to its end."""
         with self.lock:
             self.notice = None
+            self._wanted_at = None
             self.playing = False
             self.live = self.feed.live
             if not self.live:
@@ -190,7 +195,7 @@ class Session:
     @property
     def restless(self) -> bool:
         """Whether `look` may find another moment although the feed has not changed."""
-        return self.playing or self._wanted is not None
+        return self.playing or self._wanted is not None or self._wanted_at is not None
 
     def look(self) -> Look:
         """Go where the commands say, and give what is to be seen there."""
@@ -198,6 +203,7 @@ class Session:
             feed = self.feed
             self._notice_a_new_engine()
             if not self.live:
+                self._find_time()
                 self._advance()
                 self._move()
             scene = feed.scene if self.live else self._own
@@ -250,6 +256,7 @@ class Session:
 
     def _leave_live(self) -> None:
         self.notice = None
+        self._wanted_at = None
         if self.live:
             self.live = False
             self._wanted = self._last()
@@ -298,6 +305,20 @@ class Session:
             self.playing = False
             if self.feed.live:
                 self.live = True
+
+    def _find_time(self) -> None:
+        """A link to a time becomes one to the record before it, once that has been read."""
+        header, rows = self.feed.header, self.feed.history.rows()
+        if self._wanted_at is None or header is None or not len(rows):
+            return
+        moment = self._wanted_at - header.wall_time + header.monotonic
+        if moment > rows["time"][-1] and self.feed.status.phase is Phase.READING:
+            return
+        self._wanted_at = None
+        at = int(np.searchsorted(rows["time"], moment, side="right")) - 1
+        if at < 0:
+            self.notice = "the time of this link lies before what is known here: this is the oldest"
+        self._wanted = int(rows["seq"][max(0, at)])
 
     def _move(self) -> None:
         """Bring the own scene to where it is wanted."""

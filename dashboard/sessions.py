@@ -71,7 +71,8 @@ def catalog() -> Catalog:
 def current_session() -> Session | None:
     """The session of the browser whose script runs; None while there is no source to watch.
 
-    A new one begins where the link says: query parameters source, seq, request, block.
+    A new one begins where the link says: query parameters source, seq, request, block;
+    or `at`, in milliseconds of Unix time, as Grafana's links have it.
     Raises SourceError.
     """
     token = st.session_state.get(TOKEN_KEY)
@@ -88,7 +89,9 @@ def current_session() -> Session | None:
         st.session_state[SOURCE_KEY] = asked or names[0]
     feed = feed_of(catalog()[st.session_state[SOURCE_KEY]])
     selection = Selection(st.query_params.get("request"), _number(st.query_params.get("block")))
-    session = Session(feed, seq=_number(st.query_params.get("seq")), selection=selection)
+    seq, milliseconds = (_number(st.query_params.get(name)) for name in ("seq", "at"))
+    at = None if milliseconds is None else milliseconds / 1000
+    session = Session(feed, seq=seq, at=at, selection=selection)
     st.session_state[TOKEN_KEY] = sessions().add(session)
     return session
 

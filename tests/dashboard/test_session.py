@@ -279,3 +279,46 @@ def test_commands_before_the_first_record_do_no_harm(act: Callable[[Session], ob
     session = Session(Feed("engine", live=True))
     act(session)
     assert not session.look().current
+
+
+def wall_time(feed: Feed, seq: int) -> float:
+    """Unix time of a record."""
+    rows = feed.history.rows()
+    (row,) = rows[rows["seq"] == seq]
+    return float(row["time"]) + feed.header.wall_time - feed.header.monotonic
+
+
+def test_a_link_to_a_time_stands_at_the_record_before_it() -> None:
+    feed = recording()
+    session = Session(feed, at=wall_time(feed, 70) + 0.001)
+    look = session.look()
+    assert (look.seq, look.live, look.playing, look.notice) == (70, False, False, None)
+
+
+def test_a_link_to_a_time_waits_for_a_trace_that_is_being_read() -> None:
+    feed = recording(40)
+    at = wall_time(recording(), 70) + 0.001
+    feed.say(Status(Phase.READING, "reading"))
+    session = Session(feed, at=at)
+    session.look()
+    assert session.restless
+    session = Session(recording(), at=at)
+    assert session.look().seq == 70
+    assert not session.restless
+
+
+def test_a_link_to_a_time_before_all_that_is_known_says_so() -> None:
+    feed, _ = engine_feed()
+    session = Session(feed, at=wall_time(feed, 0) - 3600)
+    look = session.look()
+    assert look.seq == 0
+    assert "before what is known" in look.notice
+    session.go(30)
+    assert session.look().notice is None
+
+
+def test_a_command_overrules_a_link_to_a_time() -> None:
+    feed = recording()
+    session = Session(feed, at=wall_time(feed, 70))
+    session.go(20)
+    assert session.look().seq == 20
