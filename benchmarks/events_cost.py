@@ -1,10 +1,11 @@
 """What events cost: CPU of the engine's thread for each record, and throughput of a real model.
 
-    python benchmarks/events_cost.py thread [--steps 2000] [--rounds 5]
+    python benchmarks/events_cost.py thread [--steps 1000] [--rounds 7] [--pace 0.005]
     python benchmarks/events_cost.py throughput [--rounds 5] [--sequences 16] [--tokens 48]
 
-`thread`: the model-free runner with 64 running sequences, as fast as it goes. CPU seconds of the engine's
-thread a step, with events, a recorder and 4 clients of the stream, less the same without events.
+`thread`: the model-free runner with 64 running sequences, a step every `pace` seconds, as a GPU would have
+it. CPU seconds of the engine's thread a step, with events, a recorder and 4 clients of the stream, less
+the same without events.
 `throughput`: SmolLM2 behind `glasspool serve`; output tokens a second with events, a recording and 4
 clients, over those with --no-events. Pairs of runs, one after the other in changing order; medians.
 """
@@ -23,7 +24,7 @@ import typer
 import uvicorn
 
 from engine.core.config import EngineConfig, SamplingParams
-from engine.core.runner import ModelFreeRunner
+from engine.core.runner import ModelFreeRunner, StepCost
 from engine.core.sequence import Request
 from engine.llm import LLMEngine
 from engine.service.app import create_app
@@ -73,7 +74,7 @@ class Readers:
 # -- the engine's thread ------------------------------------------------------------------------
 
 
-def thread_round(steps: int, events: bool, folder: Path) -> float:
+def thread_round(steps: int, pace: float, events: bool, folder: Path) -> float:
     """CPU microseconds of the engine's thread a step, 64 sequences running."""
     sequences, prompt = 64, 128
     config = EngineConfig(
@@ -83,7 +84,8 @@ def thread_round(steps: int, events: bool, folder: Path) -> float:
         max_num_seqs=sequences,
         max_num_batched_tokens=8192 + sequences,
     )
-    engine = LLMEngine(config, ModelFreeRunner(50_000), events=events)
+    cost = StepCost(step=pace, token=0.0, key=0.0)
+    engine = LLMEngine(config, ModelFreeRunner(50_000, cost), events=events)
     parts = model_free_parts()
     header = header_of(ServeSettings("none"), config, parts)
     log = EventLog()
@@ -136,14 +138,14 @@ def thread_round(steps: int, events: bool, folder: Path) -> float:
 
 
 @app.command()
-def thread(steps: int = 2000, rounds: int = 5) -> None:
+def thread(steps: int = 1000, rounds: int = 7, pace: float = 0.005) -> None:
     """CPU of the engine's thread for each step record."""
     told, quiet, differences = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(rounds):
             figures = {}
             for events in (number % 2 == 0, number % 2 == 1):
-                figures[events] = thread_round(steps, events, Path(folder))
+                figures[events] = thread_round(steps, pace, events, Path(folder))
             told.append(figures[True])
             quiet.append(figures[False])
             differences.append(figures[True] - figures[False])

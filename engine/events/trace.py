@@ -21,7 +21,7 @@ from engine.events.records import Gap, Header, Keyframe, Step
 
 __all__ = ["MAX_LINE_BYTES", "KeyframePolicy", "TraceError", "TraceReader", "TraceWriter"]
 
-EVENTS_PER_KEYFRAME = 16384
+EVENTS_PER_KEYFRAME = 8192
 EVENTS_A_RECORD = 5
 """To read and decode one more record costs a reader as much as this many events in it."""
 
@@ -30,7 +30,7 @@ _FORMAT = {pyzstd.CParameter.compressionLevel: 6, pyzstd.CParameter.checksumFlag
 
 
 class KeyframePolicy:
-    """When a recorder writes the next keyframe: after 16,384 events, or one event a block.
+    """When a recorder writes the next keyframe: after 8,192 events, or one for every two blocks.
 
     To reach a record, a reader loads the keyframe before it and folds the events since, and the two
     cost about the same for each block and each event. So events bound the time of a seek, whatever
@@ -39,7 +39,7 @@ class KeyframePolicy:
     """
 
     def __init__(self, num_blocks: int) -> None:
-        self._most = max(EVENTS_PER_KEYFRAME, num_blocks)
+        self._most = max(EVENTS_PER_KEYFRAME, num_blocks // 2)
         self._events = 0
 
     def count(self, events: int) -> None:

@@ -73,8 +73,8 @@ def test_each_keyframe_starts_a_frame_and_equals_the_fold_up_to_it(tmp_path):
     assert frames == keyframes
 
 
-def test_a_keyframe_is_due_after_so_many_events_or_one_a_block():
-    for num_blocks, most in ((64, EVENTS_PER_KEYFRAME), (10**6, 10**6)):
+def test_a_keyframe_is_due_after_so_many_events_or_one_for_two_blocks():
+    for num_blocks, most in ((64, EVENTS_PER_KEYFRAME), (10**6, 10**6 // 2)):
         policy = KeyframePolicy(num_blocks)
         while not policy.due:
             policy.count(100 - EVENTS_A_RECORD)
