@@ -3,7 +3,7 @@
     python benchmarks/events_cost.py thread [--steps 1000] [--rounds 7] [--pace 0.005]
     python benchmarks/events_cost.py throughput [--rounds 5] [--sequences 16] [--tokens 48]
 
-`thread`: the model-free runner with 64 running sequences, a step every `pace` seconds, as a GPU would have
+`thread`: the model-free runner, 64 running sequences, a step every `pace` seconds, as a GPU would have
 it. CPU seconds of the engine's thread a step, with events, a recorder and 4 clients of the stream, less
 the same without events.
 `throughput`: SmolLM2 behind `glasspool serve`; output tokens a second with events, a recording and 4
