@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.feed import Feed
 from dashboard.live import follow_engine
-from dashboard.replay import play_trace
+from dashboard.replay import read_trace
 from dashboard.source import EngineSource, Source, parse_source, source_text
 
 
@@ -14,12 +14,12 @@ class RunningFeed:
     """A feed with the thread that fills it."""
 
     def __init__(self, source: Source) -> None:
-        self.feed = Feed(source.name)
+        self.feed = Feed(source.name, live=isinstance(source, EngineSource))
         self._stop = threading.Event()
         if isinstance(source, EngineSource):
             target, what = follow_engine, source
         else:
-            target, what = play_trace, source.path
+            target, what = read_trace, source.path
         self._thread = threading.Thread(
             target=target, args=(self.feed, what, self._stop), name="glasspool-feed", daemon=True
         )
@@ -37,7 +37,7 @@ def _running_feed(text: str) -> RunningFeed:
 
 
 def feed_of(source: Source) -> Feed:
-    """The feed of a source; the first call starts it."""
+    """The feed of a source; the first call starts it. Any thread may ask."""
     return _running_feed(source_text(source)).feed
 
 

@@ -1,4 +1,4 @@
-"""What there is to say about one block: the answer to a hover, as plain data."""
+"""What there is to say about one block: the answer to a hover, and at more length to a pin."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from engine.events import PoolState
 
 MAX_OWNERS = 12
 """Owners that are listed; `more_owners` counts the rest."""
+MAX_CHAIN = 64
+"""Blocks of a prefix chain that are listed, the nearest ones."""
 
 
 def inspect_block(state: PoolState, grid: Grid, block: int) -> dict[str, Any]:
@@ -41,3 +43,25 @@ def inspect_block(state: PoolState, grid: Grid, block: int) -> dict[str, Any]:
         "mates": first.table if first is not None else [],
         "text": state.block_text(block),
     }
+
+
+def prefix_chain(state: PoolState, block: int) -> list[dict[str, Any]] | None:
+    """The blocks whose content comes before this one's, from the first on, with their hashes.
+
+    None for a block that nobody owns: only its own hash is known then.
+    """
+    owners = state.owners.get(block)
+    if not owners:
+        return None
+    sequence = min(owners)
+    before = state.sequences[sequence].table[: owners[sequence]][-MAX_CHAIN:]
+    return [{"block": mate, "hash": state.hashes.get(mate)} for mate in before]
+
+
+def request_blocks(state: PoolState, request: str) -> list[int]:
+    """The blocks in the tables of a request's sequences, each once; none where it has ended."""
+    blocks: dict[int, None] = {}
+    for sequence in state.sequences.values():
+        if sequence.request == request:
+            blocks.update(dict.fromkeys(sequence.table))
+    return list(blocks)

@@ -1,41 +1,44 @@
-"""The recent past in words: a plain line for each noteworthy event, and the requests that ended."""
+"""The recent past in words: a sentence for each noteworthy event, and the requests that ended.
 
+Sentences are made of parts, so that a viewer can link what they name. They are only ever added,
+each with the seq at which it became true: at an earlier moment the later ones are not known yet.
+Requests that fork and copy at every step (beams) are told at most once in QUIET_STEPS, with counts.
+"""
+
+from bisect import bisect_right
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dashboard.readable import plural, seconds, shortened
 from engine.events import PoolState
 from engine.events.records import (
     CopyOnWrite,
+    Evict,
     Fork,
     Gap,
     Preempt,
+    PrefixLookup,
     RequestAdded,
     RequestFinished,
     RequestRejected,
     ScheduledKind,
     SequenceScheduled,
-    Share,
-    ShareWhy,
     Step,
 )
 
+MAX_LINES = 20_000
+MAX_ENDED = 5_000
+QUIET_STEPS = 50
+"""Steps for which forks, copies and evictions of the same kind are only counted after a line."""
+
+
 _TOLD = frozenset(
     (
-        RequestAdded,
-        Fork,
-        Share,
-        Preempt,
-        SequenceScheduled,
-        CopyOnWrite,
-        RequestFinished,
-        RequestRejected,
+        *(RequestAdded, Fork, CopyOnWrite, Evict, PrefixLookup, Preempt, SequenceScheduled),
+        *(RequestFinished, RequestRejected),
     )
 )
-
-MAX_LINES = 200
-MAX_ENDED = 50
 
 
 class LineKind(StrEnum):
@@ -43,18 +46,52 @@ class LineKind(StrEnum):
     RESUMED = "resumed"
     COPIED = "copied"
     FORKED = "forked"
+    SHARED = "shared"
+    EVICTED = "evicted"
     FINISHED = "finished"
     REJECTED = "rejected"
     MISSING = "missing"
 
 
 @dataclass(frozen=True)
+class RequestName:
+    """A part of a sentence that names a request."""
+
+    request: str
+
+
+@dataclass(frozen=True)
+class BlockName:
+    """A part of a sentence that names a block."""
+
+    block: int
+
+
+Part = str | RequestName | BlockName
+
+
+@dataclass(frozen=True)
 class Line:
-    """One line of the ticker. `step` is None for what belongs to the stream and not to a step."""
+    """One sentence. `step` is None for what belongs to the stream and not to a step."""
 
     kind: LineKind
+    seq: int
     step: int | None
-    text: str
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """The sentence as plain text."""
+        words = []
+        for part in self.parts:
+            match part:
+                case RequestName(request):
+                    words.append(f"request {shortened(request)}")
+                case BlockName(block):
+                    words.append(f"block {block}")
+                case _:
+                    words.append(part)
+        return "".join(words)
 
 
 @dataclass(frozen=True)
@@ -62,42 +99,74 @@ class EndedRequest:
     """A finished or rejected request; None where the source said nothing of it."""
 
     request: str
+    seq: int
+    step: int
     outcome: str
     prompt_tokens: int | None
     n: int | None
     output_tokens: int | None = None
     preemptions: int | None = None
     recomputed_tokens: int | None = None
+    queue_seconds: float | None = None
     first_token_seconds: float | None = None
     duration_seconds: float | None = None
 
 
+@dataclass
+class _Quiet:
+    """What has been left untold about one kind of event of one request since `since`."""
+
+    since: int
+    count: int = 0
+
+
+@dataclass
+class _Made:
+    """What one request did in one step."""
+
+    children: int = 0
+    shared: int = 0
+    copies: list[CopyOnWrite] = field(default_factory=list)
+
+
 class Journal:
-    """Newest first in `lines` and `ended`."""
+    """Oldest first. One thread writes; `lines` and `ended` may be called by any under its lock."""
 
     def __init__(self) -> None:
-        self.lines: deque[Line] = deque(maxlen=MAX_LINES)
-        self.ended: deque[EndedRequest] = deque(maxlen=MAX_ENDED)
+        self._lines: deque[Line] = deque(maxlen=MAX_LINES)
+        self._ended: deque[EndedRequest] = deque(maxlen=MAX_ENDED)
         self._request_of: dict[int, str] = {}
         self._asked: dict[str, tuple[int, int]] = {}
+        self._quiet: dict[tuple[LineKind, str], _Quiet] = {}
+        self._seq = -1
+
+    def lines(self, count: int, upto: int | None = None) -> list[Line]:
+        """The last `count` lines that were known after record `upto`, newest first."""
+        return _last(self._lines, count, upto)
+
+    def ended(self, count: int, upto: int | None = None) -> list[EndedRequest]:
+        """The last `count` requests that had ended by record `upto`, newest first."""
+        return _last(self._ended, count, upto)
 
     def load(self, state: PoolState) -> None:
         """Learn who is unfinished from a keyframe's state."""
+        self._seq = state.seq
         self._request_of = {s.sequence: s.request for s in state.sequences.values()}
         self._asked = {r.request: (r.prompt_tokens, r.n) for r in state.requests.values()}
 
     def gap(self, gap: Gap) -> None:
+        self._seq = max(self._seq, gap.after)
         self.missing(f"{plural(gap.count, 'step record')} missing here: {gap.why}")
 
     def missing(self, text: str) -> None:
         """Say what the stream itself lacks."""
-        self.lines.appendleft(Line(LineKind.MISSING, None, text))
+        self._lines.append(Line(LineKind.MISSING, self._seq, None, (text,)))
 
     def note(self, state: PoolState, step: Step) -> None:
         """Take down what one step record says; `state` has applied it."""
-        children: dict[int, list[int]] = {}
-        shared: dict[int, int] = {}
-        copies: dict[int, list[CopyOnWrite]] = {}
+        self._seq = step.seq
+        made: dict[str, _Made] = {}
+        evicted: list[int] = []
         for event in step.events:
             if type(event) not in _TOLD:
                 continue  # most are not, and there are hundreds in a step
@@ -106,95 +175,147 @@ class Journal:
                     self._request_of[event.sequence] = event.request
                     self._asked[event.request] = (event.prompt_tokens, event.n)
                 case Fork():
-                    self._request_of[event.child] = self._request_of[event.parent]
-                    children.setdefault(event.parent, []).append(event.child)
-                case Share(why=ShareWhy.FORK):
-                    shared[event.sequence] = shared.get(event.sequence, 0) + 1
-                case Preempt():
-                    self._say(LineKind.PREEMPTED, step, self._preempted(event))
-                case SequenceScheduled(kind=ScheduledKind.RESUMED):
-                    text = f"{self._name(event.sequence)} runs again"
-                    self._say(LineKind.RESUMED, step, text)
+                    request = self._request_of[event.parent]
+                    self._request_of[event.child] = request
+                    did = made.setdefault(request, _Made())
+                    did.children += 1
+                    child = state.sequences.get(event.child)
+                    did.shared = max(did.shared, len(child.table) if child else 0)
                 case CopyOnWrite():
-                    copies.setdefault(event.source, []).append(event)
+                    request = self._request_of[event.sequence]
+                    made.setdefault(request, _Made()).copies.append(event)
+                case Evict():
+                    evicted.append(event.block)
+                case PrefixLookup() if event.hit and not event.resumed:
+                    self._say(LineKind.SHARED, step, *self._hit(event))
+                case Preempt():
+                    self._say(LineKind.PREEMPTED, step, *self._preempted(event))
+                case SequenceScheduled(kind=ScheduledKind.RESUMED):
+                    who = RequestName(self._request_of[event.sequence])
+                    self._say(LineKind.RESUMED, step, who, " got blocks again and resumes")
                 case RequestFinished():
                     self._finished(event, step)
                 case RequestRejected():
                     self._rejected(event, step)
-        for parent, forked in children.items():
-            self._say(LineKind.FORKED, step, self._forked(parent, forked, shared.get(forked[0], 0)))
-        for source, made in copies.items():
-            self._say(LineKind.COPIED, step, self._copied(source, made))
-        self._forget(state)
+        for request, did in made.items():
+            self._made(step, request, did)
+        if evicted:
+            self._evicted(step, evicted)
+        self._forget(state, step)
 
-    def _say(self, kind: LineKind, step: Step, text: str) -> None:
-        self.lines.appendleft(Line(kind, step.step, text))
+    def _say(self, kind: LineKind, step: Step, *parts: Part) -> None:
+        self._lines.append(Line(kind, step.seq, step.step, parts))
 
-    def _name(self, sequence: int) -> str:
-        return f"sequence {sequence} (request {shortened(self._request_of[sequence])})"
+    def _left_out(self, kind: LineKind, key: str, step: Step, count: int) -> str | None:
+        """None while this is to be kept quiet; else what to add about what was kept quiet before."""
+        quiet = self._quiet.get((kind, key))
+        if quiet is not None and step.step - quiet.since < QUIET_STEPS:
+            quiet.count += count
+            return None
+        self._quiet[kind, key] = _Quiet(step.step)
+        if quiet is None or not quiet.count:
+            return ""
+        return f" (and {quiet.count:,} more since step {quiet.since:,})"
 
-    def _forked(self, parent: int, children: list[int], shared: int) -> str:
-        who = "it shares" if len(children) == 1 else "each shares"
-        return (
-            f"{self._name(parent)} was forked into {_listed('sequence', children)}: "
-            f"{who} {plural(shared, 'block')} with it"
-        )
+    def _made(self, step: Step, request: str, did: _Made) -> None:
+        who = RequestName(request)
+        if did.children:
+            more = self._left_out(LineKind.FORKED, request, step, did.children)
+            if more is not None:
+                text = (
+                    f" was forked into {plural(did.children, 'more sequence')} "
+                    f"that share {plural(did.shared, 'block')}{more}"
+                )
+                self._say(LineKind.FORKED, step, who, text)
+        if did.copies:
+            more = self._left_out(LineKind.COPIED, request, step, len(did.copies))
+            if more is not None:
+                first = did.copies[0]
+                source, target = BlockName(first.source), BlockName(first.target)
+                others = len(did.copies) - 1
+                also = f", and {plural(others, 'other')}" if others else ""
+                self._say(
+                    LineKind.COPIED,
+                    step,
+                    *(who, " wrote to shared ", source, ": copied to ", target, f"{also}{more}"),
+                )
 
-    def _copied(self, source: int, made: list[CopyOnWrite]) -> str:
-        targets = _listed("block", [event.target for event in made])
-        writers = _listed("sequence", [event.sequence for event in made])
-        return f"shared block {source} was copied to {targets}, for {writers} to write to"
+    def _evicted(self, step: Step, blocks: list[int]) -> None:
+        more = self._left_out(LineKind.EVICTED, "", step, len(blocks))
+        if more is None:
+            return
+        others = f" and {plural(len(blocks) - 1, 'other')}" if len(blocks) > 1 else ""
+        text = f"{others} lost cached content to make room{more}"
+        self._say(LineKind.EVICTED, step, BlockName(blocks[0]), text)
 
-    def _preempted(self, event: Preempt) -> str:
-        if event.victim_of == event.sequence:
-            why = "because no block was free for itself"
-        else:
-            why = f"for sequence {event.victim_of}"
-        return (
-            f"{self._name(event.sequence)} was preempted {why}: "
-            f"{plural(event.blocks_released, 'block')} released, "
+    def _hit(self, event: PrefixLookup) -> tuple[Part, ...]:
+        who = RequestName(self._request_of[event.sequence])
+        return who, f" found {event.hit:,} of its {event.queried:,} tokens in the prefix cache"
+
+    def _preempted(self, event: Preempt) -> tuple[Part, ...]:
+        victim = RequestName(self._request_of[event.sequence])
+        cost = (
+            f" was preempted: {plural(event.blocks_released, 'block')} released, "
             f"{plural(event.tokens_lost, 'token')} to compute again"
         )
+        if event.victim_of == event.sequence:
+            return victim, " needed a block, found none and", cost
+        needy = self._request_of[event.victim_of]
+        if needy == victim.request:
+            return (
+                *(victim, f" needed a block; its own sequence {event.sequence:,}"),
+                cost,
+            )
+        return RequestName(needy), " needed a block; ", victim, cost
 
     def _finished(self, event: RequestFinished, step: Step) -> None:
         prompt_tokens, n = self._asked.get(event.request, (None, None))
-        self.ended.appendleft(
+        self._ended.append(
             EndedRequest(
-                event.request,
-                f"finished ({event.reason})",
-                prompt_tokens,
-                n,
-                event.output_tokens,
-                event.preemptions,
-                event.recomputed_tokens,
-                event.first_token_seconds,
-                event.duration_seconds,
+                request=event.request,
+                seq=step.seq,
+                step=step.step,
+                outcome=f"finished ({event.reason})",
+                prompt_tokens=prompt_tokens,
+                n=n,
+                output_tokens=event.output_tokens,
+                preemptions=event.preemptions,
+                recomputed_tokens=event.recomputed_tokens,
+                queue_seconds=event.queue_seconds,
+                first_token_seconds=event.first_token_seconds,
+                duration_seconds=event.duration_seconds,
             )
         )
         text = (
-            f"request {shortened(event.request)} finished ({event.reason}): "
-            f"{plural(event.output_tokens, 'token')} in {seconds(event.duration_seconds)}"
+            f" finished ({event.reason}): {plural(event.output_tokens, 'token')} "
+            f"in {seconds(event.duration_seconds)}"
         )
-        self._say(LineKind.FINISHED, step, text)
+        self._say(LineKind.FINISHED, step, RequestName(event.request), text)
 
     def _rejected(self, event: RequestRejected, step: Step) -> None:
         why = event.why.replace("_", " ")
-        self.ended.appendleft(
-            EndedRequest(event.request, f"rejected ({why})", event.prompt_tokens, None)
+        self._ended.append(
+            EndedRequest(
+                event.request, step.seq, step.step, f"rejected ({why})", event.prompt_tokens, None
+            )
         )
-        text = f"request {shortened(event.request)} was rejected: {why}"
-        self._say(LineKind.REJECTED, step, text)
+        name = RequestName(event.request)
+        self._say(LineKind.REJECTED, step, name, f" was rejected: {why}")
 
-    def _forget(self, state: PoolState) -> None:
+    def _forget(self, state: PoolState, step: Step) -> None:
         # Only now: the events of the step itself may still name what ended in it.
         if len(self._request_of) > len(state.sequences):
-            gone = self._request_of.keys() - state.sequences.keys()
-            for sequence in gone:
+            for sequence in self._request_of.keys() - state.sequences.keys():
                 del self._request_of[sequence]
         if len(self._asked) > len(state.requests):
             for request in self._asked.keys() - state.requests.keys():
                 del self._asked[request]
+                for kind in (LineKind.FORKED, LineKind.COPIED):
+                    self._quiet.pop((kind, request), None)
 
 
-def _listed(noun: str, numbers: list[int]) -> str:
-    return f"{noun if len(numbers) == 1 else noun + 's'} {', '.join(map(str, numbers))}"
+def _last(entries: deque, count: int, upto: int | None) -> list:
+    end = len(entries)
+    if upto is not None:
+        end = bisect_right(entries, upto, key=lambda entry: entry.seq)
+    return [entries[i] for i in range(end - 1, max(-1, end - 1 - count), -1)]

@@ -30,8 +30,8 @@ def follow_engine(feed: Feed, source: EngineSource, stop: threading.Event) -> No
                 close_timeout=1,
                 proxy=None,
             ) as socket:
-                for record in _records(socket, stop):
-                    _take(feed, source, record)
+                for record, line in _records(socket, stop):
+                    _take(feed, source, record, line)
                     if isinstance(record, Keyframe):
                         wait = FIRST_WAIT
             reason = "the engine closed the stream"
@@ -51,22 +51,22 @@ def follow_engine(feed: Feed, source: EngineSource, stop: threading.Event) -> No
         wait = min(2 * wait, LONGEST_WAIT)
 
 
-def _records(socket: ClientConnection, stop: threading.Event) -> Iterator[Record]:
+def _records(socket: ClientConnection, stop: threading.Event) -> Iterator[tuple[Record, bytes]]:
     while not stop.is_set():
         try:
-            message = socket.recv(timeout=0.5)
+            message = socket.recv(timeout=0.5, decode=False)
         except TimeoutError:
             continue
         for line in message.splitlines():
             if line:
-                yield decode(line)
+                yield decode(line), line
 
 
-def _take(feed: Feed, source: EngineSource, record: Record) -> None:
+def _take(feed: Feed, source: EngineSource, record: Record, line: bytes) -> None:
     if isinstance(record, Header):
         feed.begin(record)
         return
-    feed.apply(record)
+    feed.apply(record, line)
     if isinstance(record, Gap):
         text = f"{record.count:,} step records from {source.name} are missing: {record.why}"
         feed.say(Status(Phase.GAP, f"{text}. Waiting for the engine's whole state."))

@@ -1,4 +1,4 @@
-"""What the dashboard watches: an engine's address or a trace file."""
+"""What the dashboard watches: engines by address, traces by file; and which it may choose from."""
 
 import os
 from dataclasses import dataclass
@@ -6,7 +6,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 SOURCE_VARIABLE = "GLASSPOOL_SOURCE"
-"""Environment variable that carries the source from the launcher to the server process."""
+"""Environment variable that carries the sources from the launcher to the server, one a line."""
+TRACE_SUFFIX = ".jsonl.zst"
+DEMO_DATA = Path(__file__).resolve().parents[1] / "demo_data"
+"""Recorded runs that a checkout of the project has."""
 
 
 class SourceError(ValueError):
@@ -62,12 +65,47 @@ def source_text(source: Source) -> str:
     return source.url if isinstance(source, EngineSource) else str(source.path)
 
 
-def source_from_environment() -> Source:
-    """The source that the launcher handed over. Raises SourceError where there is none."""
-    text = os.environ.get(SOURCE_VARIABLE)
-    if not text:
-        raise SourceError(
-            f"no source: start with `glasspool dashboard --engine URL` or `--trace FILE`, "
-            f"or set {SOURCE_VARIABLE}"
-        )
-    return parse_source(text)
+def sources_from_environment() -> list[Source]:
+    """The sources that the launcher handed over, none perhaps. Raises SourceError."""
+    lines = os.environ.get(SOURCE_VARIABLE, "").splitlines()
+    return [parse_source(line) for line in lines if line]
+
+
+class Catalog:
+    """Every source that viewers may choose, by a name that is unique here and fits into a link.
+
+    A browser names a source, never an address or a path: only what the launcher gave, the demo data
+    and the files that somebody opened by hand can be watched.
+    """
+
+    def __init__(self, given: list[Source], demo_data: Path) -> None:
+        self._sources: dict[str, Source] = {}
+        for source in given:
+            self.add(source)
+        for path in sorted(demo_data.glob(f"*{TRACE_SUFFIX}")):
+            self.add(TraceSource(path))
+
+    @property
+    def names(self) -> list[str]:
+        """Given ones first, in the order given."""
+        return list(self._sources)
+
+    def __getitem__(self, name: str) -> Source:
+        return self._sources[name]
+
+    def add(self, source: Source) -> str:
+        """Make a source known; gives its name."""
+        for name, known in self._sources.items():
+            if known == source:
+                return name
+        name, number = source.name, 2
+        while name in self._sources:
+            name, number = f"{source.name} ({number})", number + 1
+        self._sources[name] = source
+        return name
+
+    def add_trace(self, text: str) -> str:
+        """Make a trace file known that somebody typed. Raises SourceError."""
+        if not text.endswith(TRACE_SUFFIX):
+            raise SourceError(f"{text!r} is no trace: give the path of a {TRACE_SUFFIX} file")
+        return self.add(parse_source(text))

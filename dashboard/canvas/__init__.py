@@ -1,7 +1,7 @@
-"""The heatmap: one inline Components-v2 canvas. It knows cells and colours, not events.
+"""The canvas: one inline Components-v2 component with player, heatmap, figures and ticker.
 
-The JavaScript is kept in files of one subject each and joined into the one module that Streamlit
-takes: an inline component cannot import.
+It knows cells and colours, not events. The JavaScript is kept in files of one subject each and
+joined into the one module that Streamlit takes: an inline component cannot import.
 """
 
 from pathlib import Path
@@ -11,7 +11,12 @@ import streamlit as st
 from dashboard.pool_socket import SOCKET_PATH
 
 _HERE = Path(__file__).resolve().parent
-_SCRIPTS = ("theme.js", "grid.js", "paint.js", "socket.js", "tooltip.js", "pool.js")
+_SCRIPTS = (
+    *("dom.js", "theme.js", "readings.js", "grid.js", "paint.js", "flashes.js"),
+    *("socket.js", "tooltip.js", "panel.js", "figures.js", "ticker.js"),
+    *("scrubber.js", "player.js", "keys.js", "pool.js", "glass.js"),
+)
+_STYLES = ("glass.css", "player.css", "pool.css", "side.css")
 
 
 def _read(name: str) -> str:
@@ -21,11 +26,15 @@ def _read(name: str) -> str:
 _component = st.components.v2.component(
     "glasspool_pool",
     html=_read("pool.html"),
-    css=_read("pool.css"),
+    css="\n".join(map(_read, _STYLES)),
     js="\n".join(map(_read, _SCRIPTS)),
 )
 
 
-def pool_canvas(key: str) -> None:
-    """Mount the canvas. It fetches its cells itself, over the WebSocket of the same origin."""
-    _component(key=key, data={"path": SOCKET_PATH})
+def pool_canvas(token: str, with_pool: bool) -> None:
+    """Mount it for the session of `token`; without the pool it is the player alone.
+
+    It fetches everything itself, over the WebSocket of the same origin.
+    """
+    data = {"path": SOCKET_PATH, "session": token, "with_pool": with_pool}
+    _component(key="glasspool", data=data)

@@ -1,75 +1,83 @@
-// Drawing cells. A cell is the 32-bit number of dashboard/cells.py.
+// Drawing cells, rich ones and plain ones.
 
-const stateOf = (cell) => cell & 7
-const markOf = (cell) => (cell >> 3) & 3
-const fillOf = (cell) => ((cell >> 8) & 255) / 255
-const referencesOf = (cell) => (cell >> 16) & 255
-
-// A mark colours the cell: it is what just happened there.
-const colourIndex = (cell) => (markOf(cell) ? 3 + markOf(cell) : stateOf(cell))
-
-// One rich cell: a frame in the colour of its state, the filled part from below, number and glyph.
+// One rich cell at (left, top): a frame in the reading's colour, the filled part from below, the
+// owner's colour as a strip, number, ref count and glyph.
 //   .-------.
 //   |12   x2|   the pale upper part is room that no token uses
 //   |       |
 //   |#######|   the solid part is filled slots
 //   '-------'
-function paintRich(context, grid, theme, block, cell, fillsKnown) {
-  const [left, top] = cellOrigin(grid, block)
-  const size = grid.cell - grid.gap
-  const colour = theme.palette[colourIndex(cell)]
+// `look` has theme, colour (of the reading), owner (colour or null), fillsKnown, plain (no glyphs).
+function paintRich(context, view, left, top, block, cell, look) {
+  const { theme, colour } = look
+  const size = view.cell - view.gap
   const empty = stateOf(cell) === 0
   context.fillStyle = css(theme.page)
-  context.fillRect(left, top, grid.cell, grid.cell)
+  context.fillRect(left, top, view.cell, view.cell)
   const frame = Math.max(2, Math.round(size * 0.06))
   const inner = size - 2 * frame
-  const tint = empty ? theme.palette[0] : mix(colour, theme.page, 0.24)
-  const filled = empty ? 0 : fillsKnown ? Math.round(fillOf(cell) * inner) : inner
+  const faint = empty && !markOf(cell)
+  const tint = faint ? colour : mix(colour, theme.page, 0.24)
+  const filled = empty ? 0 : look.fillsKnown ? Math.round(fillOf(cell) * inner) : inner
   context.fillStyle = css(colour)
   context.fillRect(left, top, size, size)
   context.fillStyle = css(tint)
   context.fillRect(left + frame, top + frame, inner, inner - filled)
-  if (empty && !markOf(cell)) {
+  if (faint) {
     context.strokeStyle = css(mix(theme.text, theme.page, 0.26))
     context.lineWidth = 1
     context.strokeRect(left + 0.5, top + 0.5, size - 1, size - 1)
   }
-  const font = Math.min(Math.round(size * 0.27), Math.round(13 * grid.ratio))
-  if (font >= 8 * grid.ratio) {
-    context.font = `${font}px ${theme.font}`
-    context.textAlign = "left"
-    context.textBaseline = "top"
-    // The number may stand half on the pale and half on the solid part: each half in its own ink.
-    const level = top + frame + inner - filled
-    for (const [under, from, to] of [[tint, top, level], [colour, level, top + size]]) {
-      const ink = inkOn(under)
-      context.save()
-      context.beginPath()
-      context.rect(left, from, size, to - from)
-      context.clip()
-      context.fillStyle = css(empty ? mix(ink, under, 0.62) : ink)
-      context.fillText(String(block), left + frame * 1.7, top + frame * 1.8)
-      context.restore()
-    }
+  const level = top + frame + inner - filled
+  const strip = look.owner ? Math.max(2, Math.round(size * 0.09)) : 0
+  if (strip) {
+    context.fillStyle = css(theme.page)
+    context.fillRect(left + frame, top + frame, strip + 1, inner)
+    context.fillStyle = css(look.owner)
+    context.fillRect(left + frame, top + frame, strip, inner)
   }
-  paintGlyph(context, theme, cell, left, top, size, frame, filled > inner * 0.45 ? colour : tint)
+  paintNumber(context, view, block, left + frame + strip + (strip && 1), top + frame, size, level, [tint, colour], faint)
+  paintGlyph(context, view, theme, cell, left, top, size, frame, filled > inner * 0.45 ? colour : tint)
+}
+
+// The number, in the ink that can be read on the pale part above or on the solid part below.
+function paintNumber(context, view, block, left, top, size, level, [above, below], faint) {
+  const { ratio } = view.grid
+  const font = Math.min(Math.max(size * 0.27, Math.min(8 * ratio, size * 0.36)), 13 * ratio)
+  const text = String(block)
+  const room = size * 0.86 - (left % 1)
+  if (font < 7.4 * ratio || text.length * font * 0.56 > room) return
+  context.font = `${font}px ${view.font}`
+  context.textAlign = "left"
+  context.textBaseline = "top"
+  const inset = Math.max(1, size * 0.04)
+  const foot = top + inset + font
+  const under = level > top + inset ? above : below
+  if (level > top + inset && level < foot) {
+    // The level runs through the number: it gets the ground of the pale part.
+    context.fillStyle = css(under)
+    context.fillRect(left, top, context.measureText(text).width + 2 * inset, foot - top)
+  }
+  const ink = inkOn(under)
+  context.fillStyle = css(faint ? mix(ink, under, 0.72) : ink)
+  context.fillText(text, left + inset, top + inset)
 }
 
 // What the colour says, once more as a shape in the lower right: copied, preempted, cached or xN.
-function paintGlyph(context, theme, cell, left, top, size, frame, under) {
-  const g = Math.max(size * 0.3, Math.min(size * 0.5, 8 * (devicePixelRatio || 1)))
+function paintGlyph(context, view, theme, cell, left, top, size, frame, under) {
+  const mark = markOf(cell)
+  const references = referencesOf(cell)
+  if (mark === 0 && stateOf(cell) !== 2 && references < 2) return
+  const g = Math.max(size * 0.3, Math.min(size * 0.5, 8 * view.grid.ratio))
   const x = left + size - frame - g - size * 0.05
   const y = top + size - frame - g - size * 0.05
   // At low fill levels the glyph stands on the tint above and the solid below: give it a ground.
   const ink = inkOn(under)
-  context.strokeStyle = context.fillStyle = css(ink)
-  context.lineWidth = Math.max(1, size * 0.05)
-  const mark = markOf(cell)
-  const references = referencesOf(cell)
-  if (mark === 0 && stateOf(cell) !== 2 && references < 2) return
   context.save()
+  context.strokeStyle = css(ink)
+  context.lineWidth = Math.max(1, size * 0.05)
   context.fillStyle = css(under)
-  context.fillRect(x - g * 0.15, y - g * 0.15, g * 1.3, g * 1.3)
+  if (references < 2) context.fillRect(x - g * 0.15, y - g * 0.15, g * 1.3, g * 1.3)
   context.fillStyle = css(ink)
   context.beginPath()
   if (mark === 1) {
@@ -93,7 +101,7 @@ function paintGlyph(context, theme, cell, left, top, size, frame, under) {
     context.lineWidth = Math.max(1, size * 0.028)
     context.stroke()
   } else {
-    context.font = `600 ${Math.round(g * 1.08)}px ${theme.font}`
+    context.font = `600 ${Math.round(g * 1.08)}px ${view.font}`
     context.textAlign = "right"
     context.textBaseline = "bottom"
     const label = references < 255 ? `×${references}` : "×255+"
@@ -106,37 +114,44 @@ function paintGlyph(context, theme, cell, left, top, size, frame, under) {
   context.restore()
 }
 
-// Every cell as one pixel of a small picture, then scaled up without smoothing.
-class PlainPainter {
+// The whole pool as a small picture of one pixel a block, to be scaled up without smoothing.
+class Picture {
   constructor(grid) {
     this.grid = grid
-    this.picture = document.createElement("canvas")
-    this.picture.width = grid.columns
-    this.picture.height = grid.rows
-    this.context = this.picture.getContext("2d")
+    this.canvas = document.createElement("canvas")
+    this.canvas.width = grid.columns
+    this.canvas.height = grid.rows
+    this.context = this.canvas.getContext("2d")
     this.image = this.context.createImageData(grid.columns, grid.rows)
     this.pixels = new Uint32Array(this.image.data.buffer)
   }
 
-  paint(context, theme, cells) {
-    const { grid } = this
-    const colours = theme.palette.map(([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r)
-    for (let block = 0; block < grid.count; block += 1) {
-      this.pixels[block] = colours[colourIndex(cells[block])]
-    }
+  // `indices[block]` picks from `colours`.
+  update(indices, colours) {
+    const packed = Uint32Array.from(colours, ([r, g, b]) => (255 << 24) | (b << 16) | (g << 8) | r)
+    for (let block = 0; block < this.grid.count; block += 1) this.pixels[block] = packed[indices[block]]
     this.context.putImageData(this.image, 0, 0)
-    const [width, height] = [grid.columns * grid.cell, grid.rows * grid.cell]
-    context.clearRect(0, 0, width, height)
+  }
+
+  // Plain cells: the part of the picture that the view shows, with lines between where there is room.
+  paint(context, view, theme) {
+    const { grid, canvas } = this
+    context.clearRect(0, 0, view.width, view.height)
     context.imageSmoothingEnabled = false
-    context.drawImage(this.picture, 0, 0, width, height)
-    if (grid.gap) {
-      // One path for all lines: free cells are told apart by it where their colour is faint.
+    context.drawImage(canvas, -view.left, -view.top, grid.columns * view.cell, grid.rows * view.tall)
+    const rest = (grid.count - (grid.rows - 1) * grid.columns) * view.cell - view.left
+    const bottom = (grid.rows - 1) * view.tall - view.top
+    if (view.gap) {
+      // Free cells are told apart by lines where their colour is faint.
       context.fillStyle = css(mix(theme.text, theme.page, 0.18))
-      for (let i = 1; i <= grid.columns; i += 1) context.fillRect(i * grid.cell - 1, 0, 1, height)
-      for (let i = 1; i <= grid.rows; i += 1) context.fillRect(0, i * grid.cell - 1, width, 1)
-      const last = grid.count - (grid.rows - 1) * grid.columns
-      const rest = last * grid.cell
-      context.clearRect(rest, (grid.rows - 1) * grid.cell, width - rest, grid.cell)
+      const end = { x: grid.columns * view.cell - view.left, y: grid.rows * view.tall - view.top }
+      for (let x = view.cell - (view.left % view.cell); x <= view.width; x += view.cell) {
+        context.fillRect(x - 1, 0, 1, Math.min(view.height, end.y))
+      }
+      for (let y = view.tall - (view.top % view.tall); y <= view.height; y += view.tall) {
+        context.fillRect(0, y - 1, Math.min(view.width, end.x), 1)
+      }
     }
+    context.clearRect(rest, bottom, view.width, view.tall)
   }
 }

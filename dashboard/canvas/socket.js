@@ -1,14 +1,16 @@
-// The connection to the server's cells, kept up for as long as the canvas is on the page.
+// The connection to the session's moment, kept up for as long as the component is on the page.
+
+const NO_SESSION = 4404 // see dashboard/pool_socket.py
 
 class PoolSocket {
-  // `on.text(message)`, `on.cells(frame)` and `on.lost()` are called as things happen.
-  constructor(path, on) {
+  // `on.text(message)`, `on.cells(frame)`, `on.open()` and `on.lost(forgotten)` are called as things happen.
+  constructor(path, session, on) {
     const scheme = location.protocol === "https:" ? "wss:" : "ws:"
-    this.url = `${scheme}//${location.host}${path}`
+    this.url = `${scheme}//${location.host}${path}?session=${encodeURIComponent(session)}`
+    this.session = session
     this.on = on
     this.wait = 250
     this.closed = false
-    this.asked = {}
     this.open()
   }
 
@@ -17,25 +19,19 @@ class PoolSocket {
     socket.binaryType = "arraybuffer"
     socket.onopen = () => {
       this.wait = 250
-      for (const [name, block] of Object.entries(this.asked)) this.send({ [name]: block })
+      this.on.open()
     }
     socket.onmessage = ({ data }) => {
       if (typeof data === "string") this.on.text(JSON.parse(data))
       else this.on.cells(decodeCells(data))
     }
-    socket.onclose = () => {
+    socket.onclose = ({ code }) => {
       if (this.closed) return
-      this.on.lost()
+      this.on.lost(code === NO_SESSION)
       this.timer = setTimeout(() => this.open(), this.wait)
       this.wait = Math.min(this.wait * 2, 5000)
     }
     this.socket = socket
-  }
-
-  // `question` is "inspect" or "pin"; `block` null ends it. Asked again after a reconnect.
-  ask(question, block) {
-    this.asked[question] = block
-    this.send({ [question]: block })
   }
 
   send(message) {
@@ -54,12 +50,15 @@ function decodeCells(buffer) {
   const view = new DataView(buffer)
   const whole = view.getUint32(0, true) === 0
   const count = view.getUint32(8, true)
+  const flashes = view.getUint32(12, true)
   const start = 32
+  const words = start + (whole ? 0 : 4 * count)
   return {
     numBlocks: view.getUint32(4, true),
     seq: view.getFloat64(16, true),
     step: view.getFloat64(24, true),
     blocks: whole ? null : new Uint32Array(buffer, start, count),
-    values: new Uint32Array(buffer, whole ? start : start + 4 * count, count),
+    words: new Uint32Array(buffer, words, 3 * count),
+    flashes: new Int32Array(buffer, words + 12 * count, 3 * flashes),
   }
 }

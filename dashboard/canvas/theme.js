@@ -2,18 +2,45 @@
 
 const STATES = ["free", "used", "cached", "shared"]
 const MARKS = [null, "copied", "preempted"]
+const OWNER_COLOURS = 24 // see dashboard/cells.py
 
 // The theme as it is now. `palette` is in the order free, used, cached, shared, copied, preempted.
 function readTheme(host) {
   const style = getComputedStyle(host)
   const value = (name) => style.getPropertyValue(name).trim()
+  const page = parseColour(value("--st-background-color"))
+  const dark = luminance(page) < 0.3
   return {
     palette: value("--st-chart-categorical-colors").split(",").slice(0, 6).map(parseColour),
-    page: parseColour(value("--st-background-color")),
+    page,
+    dark,
     text: parseColour(value("--st-text-color")),
     border: parseColour(value("--st-border-color")),
     font: value("--st-font") || "sans-serif",
+    owners: ownerColours(dark),
   }
+}
+
+// Twelve hues in two lightnesses. Who owns a block is never said by colour alone: see the tooltip.
+function ownerColours(dark) {
+  return Array.from({ length: OWNER_COLOURS }, (_, i) => {
+    const second = i >= OWNER_COLOURS / 2
+    const hue = (i % 12) * 30 + (second ? 15 : 0)
+    const light = dark ? (second ? 72 : 52) : second ? 62 : 40
+    return parseColour(`hsl(${hue} 62% ${light}%)`)
+  })
+}
+
+// `count` colours from faint to strong, in the theme's first used colour.
+function ramp(theme, count) {
+  const faint = mix(theme.palette[1], theme.page, 0.16)
+  const strong = mix(theme.text, theme.palette[1], theme.dark ? 0.55 : 0.35)
+  return Array.from({ length: count }, (_, i) => {
+    const share = count === 1 ? 1 : i / (count - 1)
+    return share < 0.7
+      ? mix(theme.palette[1], faint, share / 0.7)
+      : mix(strong, theme.palette[1], (share - 0.7) / 0.3)
+  })
 }
 
 // Any CSS colour as [red, green, blue], 0..255.

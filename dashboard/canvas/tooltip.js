@@ -1,44 +1,49 @@
-// What is said about one block, beside it. Everything is set as text: it may come from a prompt.
+// What is said about the block under the pointer, beside it.
 
-const element = (name, text, className) => {
-  const node = document.createElement(name)
-  if (text !== undefined) node.textContent = text
-  if (className) node.className = className
-  return node
-}
+const stateWords = (facts) =>
+  facts.state + ({ lost: ", just lost by a preemption", copied: ", just copied" }[facts.mark] ?? "")
 
-// Fills `tip` with the server's facts; `onClose` adds a button (for the pinned one).
-function fillTip(tip, facts, onClose) {
-  const title = element("div", undefined, "title")
-  const state = facts.mark === "lost" ? `${facts.state}, just lost by preemption` : facts.state
-  const copied = facts.mark === "copied" ? `${state}, just copied` : state
-  title.append(element("span", `Block ${facts.block}: ${copied}`))
-  if (onClose) {
-    const button = element("button", "✕")
-    button.setAttribute("aria-label", "Unpin")
-    button.onclick = onClose
-    title.append(button)
-  }
-  const list = element("dl")
-  const row = (term, text) => list.append(element("dt", term), element("dd", text))
+// Term and text of each fact, for the tooltip and the pinned panel alike. `act` links requests.
+function blockFacts(facts, act) {
+  const rows = []
   for (const owner of facts.owners) {
-    row("owner", `sequence ${owner.sequence} of request ${owner.request}, index ${owner.index} of ${owner.blocks}`)
+    const request = act
+      ? link(`request ${shortName(owner.request)}`, `Select request ${owner.request}`, () => act.request(owner.request))
+      : `request ${owner.request}`
+    rows.push(["owner", [request, `, sequence ${owner.sequence}, index ${owner.index} of ${owner.blocks}`]])
   }
-  if (facts.more_owners) row("", `and ${facts.more_owners} more owners`)
-  if (!facts.owners.length) row("owner", "none")
-  row("ref count", facts.ref_count ?? "unknown")
-  const filled = facts.filled ?? "unknown"
-  row("fill", facts.filled === null ? filled : `${filled} of ${facts.block_size} slots`)
-  if (facts.cached_as) row("prefix index", facts.cached_as)
-  row("last change", sinceText(facts))
-  tip.replaceChildren(title, list)
-  if (facts.text) tip.append(element("div", facts.text, "text"))
+  if (facts.more_owners) rows.push(["", [`and ${facts.more_owners} more owners`]])
+  if (!facts.owners.length) rows.push(["owner", ["none"]])
+  rows.push(["ref count", [String(facts.ref_count ?? "unknown")]])
+  const fill = facts.filled === null ? "unknown" : `${facts.filled} of ${facts.block_size} slots`
+  rows.push(["fill", [fill]])
+  if (facts.cached_as) rows.push(["prefix cache", [facts.cached_as]])
+  rows.push(["last change", [changeText(facts)]])
+  return rows
 }
 
-function sinceText({ last_change: last, seq }) {
+function changeText({ last_change: last, changed_at: at }) {
   if (last < 0) return "never used"
-  const ago = seq - last
-  return ago <= 0 ? "in the last record" : `${ago.toLocaleString("en")} record${ago > 1 ? "s" : ""} ago`
+  return at ? `step ${number(at.step)}` : `record ${number(last)}`
+}
+
+const shortName = (name) => (name.length <= 16 ? name : `${name.slice(0, 10)}…${name.slice(-5)}`)
+
+function definitionList(rows) {
+  const list = element("dl")
+  for (const [term, parts] of rows) {
+    const text = element("dd")
+    text.append(...parts)
+    list.append(element("dt", term), text)
+  }
+  return list
+}
+
+function fillTip(tip, facts, lens) {
+  const title = element("div", `Block ${facts.block}: ${stateWords(facts)}`, "title")
+  tip.replaceChildren(title, definitionList(blockFacts(facts)))
+  if (facts.text) tip.append(element("div", facts.text, "text"))
+  if (lens) tip.append(lens)
 }
 
 // Beside the cell at `box` (viewport pixels), inside the window.

@@ -44,17 +44,18 @@ _SAMPLE = """canvas => {
     const grid = JSON.parse(data.geometry)
     const image = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height)
     // A rich cell has its state's colour in its frame, a plain one everywhere.
-    const [dx, dy] = grid.rich ? [1, grid.cell >> 1] : [grid.cell >> 1, grid.cell >> 1]
+    const [dx, dy] = grid.rich ? [1, grid.tall >> 1] : [grid.cell >> 1, grid.tall >> 1]
     const pixels = []
     for (let block = 0; block < grid.count; block += 1) {
         const x = (block % grid.columns) * grid.cell + dx
-        const y = Math.floor(block / grid.columns) * grid.cell + dy
+        const y = Math.floor(block / grid.columns) * grid.tall + dy
         const at = 4 * (y * canvas.width + x)
         pixels.push([...image.data.slice(at, at + 4)])
     }
     const style = getComputedStyle(canvas)
     const palette = style.getPropertyValue("--st-chart-categorical-colors").split(",").slice(0, 6)
     return {
+        words: canvas.words.map((all) => [...all]),
         seq: Number(data.seq), step: Number(data.step), numBlocks: Number(data.numBlocks),
         counts: JSON.parse(data.counts), current: data.current, grid, pixels,
         palette: palette.map((c) => c.trim()),
@@ -66,7 +67,10 @@ COLOURS = ("free", "used", "cached", "shared", "copied", "preempted")
 
 @dataclass(frozen=True)
 class Sample:
-    """The canvas at one moment: `colours[block]` is the name of the pixel colour of its cell."""
+    """The canvas at one moment: `colours[block]` is the name of the pixel colour of its cell.
+
+    `words[block]` are the three words that it was drawn from, see dashboard/cells.py.
+    """
 
     seq: int
     step: int
@@ -75,6 +79,7 @@ class Sample:
     current: bool
     geometry: dict[str, Any]
     colours: list[str]
+    words: list[tuple[int, int, int]]
 
 
 def sample_pool(page: Page) -> Sample | None:
@@ -98,6 +103,7 @@ def sample_pool(page: Page) -> Sample | None:
         current=found["current"] == "true",
         geometry=found["grid"],
         colours=colours,
+        words=list(zip(*found["words"], strict=True)),
     )
 
 
@@ -105,8 +111,9 @@ def hover(page: Page, geometry: dict[str, Any], block: int) -> str:
     """Move the mouse onto a block and give the tooltip's text."""
     box = page.locator(CANVAS).bounding_box()
     cell = geometry["cell"] / geometry["ratio"]
+    tall = geometry["tall"] / geometry["ratio"]
     x = box["x"] + (block % geometry["columns"] + 0.5) * cell
-    y = box["y"] + (block // geometry["columns"] + 0.5) * cell
+    y = box["y"] + (block // geometry["columns"] + 0.5) * tall
     page.mouse.move(x, y)
     tip = page.locator(".tip.hover", has_text=f"Block {block}:")
     tip.wait_for(state="visible", timeout=5000)
@@ -150,7 +157,7 @@ def assert_pool_page_is_alive(page: Page, url: str, num_blocks: int) -> None:
         assert word in text, f"the tip does not tell {word!r}: {text!r}"
 
     values = read_figures(page)
-    parts = [values[f"{name} blocks"] for name in ("Active", "Cached", "Free")]
+    parts = [values[name] for name in ("Active", "Cached", "Free")]
     assert sum(int(part.replace(",", "")) for part in parts) == num_blocks, values
     label = page.locator(CANVAS).get_attribute("aria-label")
     assert f"{num_blocks:,} blocks" in label
@@ -174,11 +181,28 @@ def assert_sample_is_consistent(sample: Sample, num_blocks: int) -> None:
 
 def read_figures(page: Page) -> dict[str, str]:
     """Label -> value of the figures that are shown."""
-    return page.get_by_test_id("stMetric").evaluate_all(
-        """metrics => Object.fromEntries(metrics.map((metric) => [
-            metric.querySelector("[data-testid=stMetricLabel]").innerText.trim(),
-            metric.querySelector("[data-testid=stMetricValue]").innerText.trim()]))"""
+    return page.locator(".figure").evaluate_all(
+        """figures => Object.fromEntries(figures.map((figure) =>
+            [figure.querySelector("span").innerText, figure.querySelector("b").innerText]))"""
     )
+
+
+def open_pool(page: Page, url: str) -> None:
+    """Load the page and wait for its first cells."""
+    page.goto(url)
+    page.locator(f"{CANVAS}[data-current=true][data-geometry]").wait_for(timeout=30_000)
+
+
+def standing_at(page: Page, seq: int) -> Sample:
+    """The canvas, once it shows record `seq`."""
+    page.locator(f"{CANVAS}[data-seq='{seq}']").wait_for(timeout=10_000)
+    return sample_pool(page)
+
+
+def seek(page: Page, fraction: float) -> None:
+    """Click on the scrubber, `fraction` of its width from the left."""
+    box = page.locator(".scrubber").bounding_box()
+    page.mouse.click(box["x"] + fraction * box["width"], box["y"] + box["height"] / 2)
 
 
 def _hover_an_owned_block(page: Page) -> str | None:
@@ -191,12 +215,12 @@ def _hover_an_owned_block(page: Page) -> str | None:
 
 
 @contextmanager
-def running_dashboard(source: str, log: Path) -> Iterator[str]:
+def running_dashboard(sources: str | list[str], log: Path) -> Iterator[str]:
     """The dashboard as its own process on a free port, as the command line starts it: its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    argv, environment = launch_command(source, "127.0.0.1", port)
+    argv, environment = launch_command(sources, "127.0.0.1", port)
     url = f"http://127.0.0.1:{port}"
     with log.open("wb") as output:
         # From another folder: settings and imports must not depend on it.

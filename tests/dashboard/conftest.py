@@ -13,11 +13,3 @@ def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("traces") / "small.jsonl.zst"
     engine = SimulatedEngine(48, seed=3, max_running=8)
     return write_trace(path, engine, steps=200, keyframe_every=70)
-
-
-@pytest.fixture(scope="session")
-def quick_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same kind of run, recorded at a pace that plays within half a second."""
-    path = tmp_path_factory.mktemp("traces") / "quick.jsonl.zst"
-    engine = SimulatedEngine(48, seed=3, max_running=8, step_seconds=0.001)
-    return write_trace(path, engine, steps=200, keyframe_every=70)

@@ -21,7 +21,7 @@ class FakeEngine:
         self._changed = threading.Condition()
         self._sent: list[bytes] = []
         self._dropped = 0
-        self._closed = False
+        self._closed = self._refusing = False
         self._server = serve(self._client, "127.0.0.1", 0)
         self.restart(engine)
 
@@ -81,6 +81,13 @@ class FakeEngine:
             self._changed.notify_all()
         self._server.shutdown()
 
+    def refuse(self, refusing: bool) -> None:
+        """While refusing, who is connected is not any more and nobody else gets in."""
+        with self._changed:
+            self._refusing = refusing
+            self._dropped += 1
+            self._changed.notify_all()
+
     def drop_connections(self) -> None:
         with self._changed:
             self._dropped += 1
@@ -102,6 +109,8 @@ class FakeEngine:
     def _client(self, socket: ServerConnection) -> None:
         assert socket.request.path == "/v1/events"
         with self._changed:
+            if self._refusing:
+                return
             self.connections += 1
             first = [encode(self.engine.header), encode(self.state.keyframe())]
             position, dropped = len(self._sent), self._dropped

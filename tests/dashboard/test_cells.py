@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.cells import MARK_RECORDS, CellState, Grid, Mark
+from dashboard.cells import MARK_RECORDS, CellState, Grid, Mark, Touch, owner_colour
 from engine.events import PoolState, TraceReader
 from engine.events.records import (
     Allocate,
@@ -74,6 +74,44 @@ class MarkBook:
         return self._last.get(block, (Mark.NONE, -1))[0]
 
 
+class TouchBook:
+    """The second word, told a second time: the last event in its order, and the oldest owner."""
+
+    def __init__(self) -> None:
+        self._last: dict[int, tuple[Touch, int]] = {}
+
+    def expected(self, state: PoolState, step: Step) -> list[int]:
+        for event in step.events:
+            for block, touch in self._of(event):
+                self._last[block] = (touch, step.seq)
+        return [self._detail(state, block, step.seq) for block in range(state.num_blocks)]
+
+    def _of(self, event: AnyEvent) -> list[tuple[int, Touch]]:
+        match event:
+            case Allocate(block=block):
+                return [(block, Touch.ALLOCATED)]
+            case Share(block=block):
+                return [(block, Touch.SHARED)]
+            case Release(block=block, why=ReleaseWhy.PREEMPTED):
+                return [(block, Touch.PREEMPTED)]
+            case Release(block=block):
+                return [(block, Touch.RELEASED)]
+            case CopyOnWrite(source=source, target=target):
+                return [(source, Touch.RELEASED), (target, Touch.COPIED)]
+            case Cache(block=block):
+                return [(block, Touch.CACHED)]
+            case Evict(block=block):
+                return [(block, Touch.EVICTED)]
+        return []
+
+    def _detail(self, state: PoolState, block: int, seq: int) -> int:
+        touch, at = self._last.get(block, (Touch.NONE, -1))
+        recent = touch if seq < at + MARK_RECORDS else Touch.NONE
+        owners = state.owners.get(block)
+        colour = owner_colour(state.sequences[min(owners)].request) if owners else 0
+        return colour | recent << 8
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -96,8 +134,8 @@ def test_followed_cells_and_their_changes_equal_a_fresh_derivation_at_each_step(
     )
     state = PoolState(engine.header)
     state.apply(empty_keyframe())
-    grid, marks = Grid(state), MarkBook()
-    browser, seen = grid.cells.copy(), grid.revision
+    grid, marks, touches = Grid(state), MarkBook(), TouchBook()
+    browser, seen = grid.words.copy(), grid.revision
     for number in range(120):
         step = engine.step()
         state.apply(step)
@@ -113,13 +151,14 @@ def test_followed_cells_and_their_changes_equal_a_fresh_derivation_at_each_step(
         )
         assert used + shared == state.active_blocks
         assert grid.slots_filled == state.slots_filled
+        assert grid.references == state.references
+        assert grid.words[:, 1].tolist() == touches.expected(state, step)
+        assert grid.words[:, 2].tolist() == [seq + 1 for seq in state.last_change]
         if number % look == 0:
-            blocks, values = grid.since(seen)
-            changed = np.flatnonzero(browser != np.array(expected, np.uint32))
-            assert set(changed) <= set(blocks.tolist())
-            browser[blocks] = values
+            blocks, words = grid.since(seen)
+            browser[blocks] = words
             seen = grid.revision
-            assert browser.tolist() == expected
+            assert browser.tolist() == grid.words.tolist()
 
 
 def test_cells_of_a_keyframe_equal_those_that_were_followed(small_trace: Path) -> None:

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from websockets.exceptions import InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from dashboard.launch import launch_command
+from dashboard.pool_socket import NO_SESSION
 from dashboard.source import (
     SOURCE_VARIABLE,
     EngineSource,
@@ -47,21 +48,23 @@ def test_the_command_carries_source_host_and_port(small_trace: Path) -> None:
     assert argv[argv.index("--server.address") + 1] == "127.0.0.1"
 
 
-def test_the_pool_socket_answers_its_own_origin_only(small_trace: Path, tmp_path: Path) -> None:
+def test_several_sources_are_carried_in_their_order(small_trace: Path) -> None:
+    _, environment = launch_command(["http://127.0.0.1:8000/", str(small_trace)])
+    assert environment[SOURCE_VARIABLE].split("\n") == ["http://127.0.0.1:8000", str(small_trace)]
+    assert launch_command([])[1][SOURCE_VARIABLE] == ""
+
+
+def test_the_pool_socket_answers_its_own_origin_and_known_sessions_only(
+    small_trace: Path, tmp_path: Path
+) -> None:
     with running_dashboard(str(small_trace), tmp_path / "log.txt") as url:
-        address = url.replace("http", "ws") + "/glasspool/pool"
+        address = url.replace("http", "ws") + "/glasspool/pool?session=guessed"
         for origin in ("http://elsewhere.example", None):
             with pytest.raises(InvalidStatus) as refused, connect(address, origin=origin):
                 pass
             assert refused.value.response.status_code == 403
-        with connect(address, origin=url) as socket:
-            assert '"status"' in socket.recv(timeout=10)
-            socket.send("no JSON")
-            socket.send('{"inspect": 999999}')
-            socket.send('{"inspect": 5}')
-            while '"block": 5' not in (
-                message := socket.recv(timeout=10, decode=False).decode("latin1")
-            ):
-                assert message
+        with connect(address, origin=url) as socket, pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=10)
+        assert closed.value.rcvd.code == NO_SESSION
         log = (tmp_path / "log.txt").read_text()
     assert "Traceback" not in log
