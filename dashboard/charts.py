@@ -24,7 +24,7 @@ def composition_spec(num_blocks: int) -> dict[str, Any]:
     colour = alt.Color(
         "state:N",
         scale=alt.Scale(domain=list(_STATES)),
-        legend=alt.Legend(title=None, orient="top", symbolType="square"),
+        legend=alt.Legend(title=None, orient="top", symbolType="square", columns=3),
     )
     x = alt.X(
         "step:Q",

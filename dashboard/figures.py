@@ -228,7 +228,7 @@ def shown_figures(f: Figures) -> list[tuple[str, list[Shown]]]:
                 ),
                 Shown(
                     "Stream lag",
-                    "–" if f.lag is None else seconds(max(0.0, f.lag)),
+                    _lag(f.lag),
                     "From the end of the newest step in the engine to its arrival here, by the "
                     "clocks of both machines. A dash where the moment is not live.",
                     "warn" if f.lag is not None and f.lag > 2 else "plain",
@@ -236,6 +236,13 @@ def shown_figures(f: Figures) -> list[tuple[str, list[Shown]]]:
             ],
         ),
     ]
+
+
+def _lag(lag: float | None) -> str:
+    if lag is None:
+        return "–"
+    # Less than nothing, or hours, is what two clocks differ by.
+    return seconds(max(0.0, lag)) if -1 < lag < 3600 else "clocks differ"
 
 
 def _tax_tone(f: Figures) -> str:

@@ -57,7 +57,7 @@ def _caption(session: Session) -> None:
     header = session.feed.header
     if header is not None:
         pool = f"{header.num_blocks:,} blocks of {header.block_size} slots"
-        st.markdown(f"{escape(header.model)} · {pool}")
+        st.markdown(f":small[{escape(header.model)} · {pool}]")
 
 
 def _chosen() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 
 from dashboard.block_history import Change, block_changes
 from dashboard.cells import owner_colour
-from dashboard.figures import Figures, Shown, read_figures, shown_figures
+from dashboard.figures import MINUTE, Figures, Shown, read_figures, shown_figures
 from dashboard.holders import top_holders
 from dashboard.inspection import prefix_chain, request_blocks
-from dashboard.journal import BlockName, Line, RequestName
+from dashboard.journal import BlockName, Line, LineKind, RequestName
 from dashboard.readable import shortened
 from dashboard.scene import Cells, Scene
 from dashboard.session import Look, Session
@@ -132,6 +132,7 @@ class Viewer:
         same_view = before is not None and before[0] == mark[0]
         hurried = self._moving or name == "track"
         if same_view and hurried and self._clock() < made + every:
+            self._version = None  # come back for it
             return
         self._tell(messages, name, make(look))
         self._made[name] = (self._clock(), mark)
@@ -237,9 +238,24 @@ def _moment(look: Look) -> dict[str, Any]:
         "oldest": look.oldest,
         "newest": look.newest,
         "notice": look.notice,
+        "gap": _recent_gap(look),
         "block": look.selection.block,
         "request": look.selection.request,
     }
+
+
+def _recent_gap(look: Look) -> str | None:
+    """What is missing from the last minute, as a sentence."""
+    minute = look.rows[int(look.rows["time"].searchsorted(look.time - MINUTE, side="right")) :]
+    if not len(minute) or minute["segment"][0] == minute["segment"][-1]:
+        return None
+    first = minute[minute["segment"] == minute["segment"][-1]]["step"][0]
+    told = look.feed.lines(TICKER_LINES, look.upto)
+    why = next((line.text for line in told if line.kind is LineKind.MISSING), "the stream broke")
+    return (
+        f"Records are missing before step {int(first):,} ({why}): figures over the last minute "
+        "start there."
+    )
 
 
 def _when(look: Look, seq: int) -> dict[str, Any] | None:

@@ -15,7 +15,12 @@ class Flashes {
   add(events, still) {
     if (still) this.live = []
     const born = performance.now()
+    // Of what befell a block in one go, the last is what it shows.
+    const last = new Map()
+    for (let i = 0; i < events.length; i += 3) last.set(events[i + 1], i)
+    this.live = this.live.filter(({ block }) => !last.has(block))
     for (let i = 0; i < events.length; i += 3) {
+      if (last.get(events[i + 1]) !== i) continue
       this.live.push({ touch: events[i], block: events[i + 1], source: events[i + 2], born, still })
     }
     this.live = this.live.slice(-MOST_FLASHES)
@@ -74,7 +79,8 @@ function paintFlash(context, view, theme, { touch, block, source, line: drawn })
   context.setLineDash(touch === TOUCH.evicted ? [3 * ratio, 2 * ratio] : [])
   context.strokeRect(x - reach, y - reach, w + 2 * reach, h + 2 * reach)
   context.setLineDash([])
-  if (w < 12 * ratio) return
+  // A rich cell has a glyph for these two itself.
+  if (w < 12 * ratio || (view.rich && (touch === TOUCH.copied || touch === TOUCH.preempted))) return
   const arm = Math.min(w * 0.2, 7 * ratio)
   // Allocated is told in ink: its colour is that of the cell itself.
   const own = touch === TOUCH.allocated ? theme.text : theme.palette[FLASH_COLOUR[touch]]

@@ -113,6 +113,7 @@ class Glass {
       lines.push([bad ? "bad" : "warn", moment.text + rest])
     } else if (moment.phase === "reading") lines.push(["info", moment.text])
     if (moment.warning) lines.push(["warn", moment.warning])
+    if (moment.gap && moment.current) lines.push(["warn", moment.gap])
     if (moment.notice) lines.push(["info", moment.notice])
     if (books?.count && moment.current) {
       lines.push(["bad", `Broken rules at step ${number(books.step)}: ${books.faults.join("; ")}`])
@@ -147,7 +148,7 @@ class Glass {
 
 const NOTHING = {
   source: "", recorded: false, warning: null, knows: [], playing: false, speed: 1, seq: -1, step: -1,
-  seconds: 0, ago: 0, oldest: -1, newest: -1, notice: null, block: null, request: null,
+  seconds: 0, ago: 0, oldest: -1, newest: -1, notice: null, gap: null, block: null, request: null,
 }
 
 const glasses = new WeakMap()

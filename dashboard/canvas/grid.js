@@ -3,7 +3,7 @@
 
 const RICH_BLOCKS = 1100 // up to here, all cells show fill, number and glyphs
 const RICH_CELL = 15 // CSS pixels that such a cell needs
-const LARGEST_CELL = 84 // CSS pixels
+const LARGEST_CELL = 110 // CSS pixels
 const LARGEST_ZOOM = 48 // CSS pixels to which a cell can be zoomed, and to twice what it has
 
 // The largest cell with which `count` blocks fit into width x height (CSS pixels). Square, but for

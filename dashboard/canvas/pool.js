@@ -457,7 +457,7 @@ class PoolView {
   moved() {
     this.whole = true
     this.draw()
-    this.placeTip()
+    this.showTip()
   }
 
   place(event) {
@@ -551,7 +551,7 @@ class PoolView {
 
   showTip() {
     const { facts, tip } = this
-    tip.hidden = facts === null || facts.block !== this.cursor
+    tip.hidden = facts === null || facts.block !== this.cursor || !this.view?.isVisible(facts.block)
     if (tip.hidden) return
     const small = this.view.cell < LENS_BELOW * this.grid.ratio
     if (small) this.paintLens(facts.block)

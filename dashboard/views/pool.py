@@ -7,8 +7,6 @@ from dashboard.charts import STEPS, composition_chart
 from dashboard.holders import Holder, holders
 from dashboard.session import Session
 
-TABLE_KEY = "holders"
-
 
 def pool_page(session: Session) -> None:
     """Draws what stands below the canvas, which is never inside a ticking fragment."""
@@ -23,14 +21,14 @@ def _below(session: Session) -> None:
     table, chart = st.columns([1, 1], gap="medium")
     with table:
         st.markdown(f"**Who holds the pool at step {max(0, look.step):,}**")
-        _holders(session, look.read(holders) or [])
+        _holders(look.read(holders) or [])
     with chart:
         st.markdown(f"**Blocks by state, the last {STEPS} steps up to it**")
         points = look.feed.history.table(STEPS, look.upto)
         composition_chart(points, look.header.num_blocks, key="composition")
 
 
-def _holders(session: Session, rows: list[Holder]) -> None:
+def _holders(rows: list[Holder]) -> None:
     frame = pd.DataFrame(
         [
             {
@@ -46,25 +44,14 @@ def _holders(session: Session, rows: list[Holder]) -> None:
         ],
         columns=list(_COLUMNS),
     )
-    chosen = st.dataframe(
+    st.dataframe(
         frame,
         column_config=_COLUMNS,
         hide_index=True,
         height=260,
-        key=TABLE_KEY,
+        key="holders",
         placeholder="–",
-        on_select="rerun",
-        selection_mode="single-row",
     )
-    _follow_table(session, frame, chosen.selection.rows)
-
-
-def _follow_table(session: Session, frame: pd.DataFrame, rows: list[int]) -> None:
-    """What is newly picked in the table is picked everywhere; the rows move under it meanwhile."""
-    picked = frame["request"].iloc[rows[0]] if rows and rows[0] < len(frame) else None
-    if rows != st.session_state.get("holders-rows", []):
-        st.session_state["holders-rows"] = rows
-        session.select(request=picked)
 
 
 _COLUMNS = {
