@@ -36,7 +36,8 @@ class Join:
     block: int
     column: int
     row: int
-    row_below: int
+    label: str
+    label_below: str
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,12 @@ def _others(state: PoolState, block: int, sequence: int, request: str) -> str:
 
 
 def _joins(cells: list[Cell]) -> list[Join]:
-    above: dict[tuple[int, int], int] = {}
+    above: dict[tuple[int, int], Cell] = {}
     joins = []
     for cell in cells:
         key = (cell.column, cell.block)
         if key in above:
-            joins.append(Join(cell.block, cell.column, above[key], cell.row))
-        above[key] = cell.row
+            upper = above[key]
+            joins.append(Join(cell.block, cell.column, upper.row, upper.label, cell.label))
+        above[key] = cell
     return joins
