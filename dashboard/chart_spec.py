@@ -8,43 +8,51 @@ STATES = ("free", "used", "cached", "shared", "copied", "preempted")
 """What the theme's categorical colours stand for, in their order (see .streamlit/config.toml)."""
 
 
-def coloured(
-    field: str,
-    meaning: dict[str, str],
-    *,
-    legend: bool = True,
-    columns: int = 6,
-    order: list[str] | None = None,
-) -> alt.Color:
-    """A colour channel: `meaning` gives for each value of `field` the state whose colour it takes.
+def palette(meaning: dict[str, str]) -> alt.Scale:
+    """A colour scale: `meaning` gives for each value the state whose colour it takes.
 
     The theme colours a scale's domain in its order, light and dark: so the domain names all six, and
     those without a meaning here are blanks of different lengths that no row has.
     """
     of_state = {state: value for value, state in meaning.items()}
-    domain = [of_state.get(state, " " * (i + 1)) for i, state in enumerate(STATES)]
-    shown = (
-        alt.Legend(
-            title=None,
-            orient="top",
-            symbolType="square",
-            symbolStrokeWidth=1,
-            columns=columns,
-            values=order or list(meaning),
-            labelLimit=300,
-        )
-        if legend
-        else None
+    return alt.Scale(domain=[of_state.get(state, " " * (i + 1)) for i, state in enumerate(STATES)])
+
+
+def coloured(field: str, meaning: dict[str, str], *, legend: bool = True) -> alt.Color:
+    """A colour channel by `palette`, with a legend above the chart."""
+    shown = alt.Legend(
+        title=None,
+        orient="top",
+        symbolType="square",
+        symbolOpacity=1,
+        symbolStrokeWidth=1,
+        offset=4,
+        padding=0,
+        columns=len(meaning),
+        values=list(meaning),
     )
-    return alt.Color(f"{field}:N", scale=alt.Scale(domain=domain), legend=shown)
+    return alt.Color(f"{field}:N", scale=palette(meaning), legend=shown if legend else None)
 
 
-def as_spec(chart: alt.TopLevelMixin, autosize: str | None = None) -> dict[str, Any]:
-    """The chart as a dict, drawn on a canvas, without the data that Streamlit puts in."""
+def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """The chart as a dict, drawn on a canvas, without the data that Streamlit puts in.
+
+    A height is that of the plot alone: titles and legends come on top.
+    """
     usermeta = {"embedOptions": {"renderer": "canvas"}}
     spec = chart.properties(usermeta=usermeta).configure_view(strokeWidth=0).to_dict()
     del spec["$schema"]
-    spec.pop("data", None)
-    if autosize is not None:
-        spec["autosize"] = {"type": autosize, "contains": "padding"}
+    _without_data(spec)
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return spec
+
+
+def _without_data(spec: dict[str, Any]) -> None:
+    spec.pop("data", None)
+    for part in (*spec.get("vconcat", ()), *spec.get("layer", ())):
+        _without_data(part)
+
+
+def rows_high(rows: int, most: int) -> int | str:
+    """The height of a table: as many rows as it has, `most` at most, then it scrolls."""
+    return "content" if rows <= most else 36 + 31 * most

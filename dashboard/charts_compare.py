@@ -34,7 +34,7 @@ def compare_spec(axis: Axis) -> dict[str, Any]:
         )
         scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
         y = alt.Y(f"{column}:Q", title=name, scale=scale, axis=alt.Axis(tickCount=4, **_EXTENT))
-        colour = coloured("run", _RUNS, legend=number == 0, columns=2)
+        colour = coloured("run", _RUNS, legend=number == 0)
         runs = alt.Chart(alt.NamedData("runs")).transform_filter("datum.run != 'parts'")
         spread = runs.mark_bar(opacity=0.22, stroke=None).encode(
             x=x,
@@ -67,7 +67,7 @@ def compare_spec(axis: Axis) -> dict[str, Any]:
             .encode(x=x)
         )
         charts.append(alt.layer(spread, lines, part).properties(height=height))
-    return as_spec(alt.vconcat(*charts, spacing=6), autosize="fit-x")
+    return as_spec(alt.vconcat(*charts, spacing=6))
 
 
 def compare_chart(runs: list[pd.DataFrame], parts_at: float | None, axis: Axis) -> None:

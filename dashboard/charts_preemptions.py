@@ -25,7 +25,7 @@ def preemptions_spec() -> dict[str, Any]:
         .encode(
             x=alt.X("step:Q", title="step", scale=alt.Scale(nice=False, zero=False, padding=12)),
             y=alt.Y("tokens:Q", title="tokens lost", stack="zero", axis=alt.Axis(tickMinStep=1)),
-            color=coloured("fate", _FATES, columns=3),
+            color=coloured("fate", _FATES),
             order="order:Q",
             tooltip=[
                 alt.Tooltip("step:Q", format=","),

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from dashboard.chart_spec import as_spec, coloured
+from dashboard.chart_spec import as_spec, coloured, palette
 from dashboard.request_story import PhaseKind, RequestStory
 from dashboard.table_cells import CELLS_PER_ROW, Tables
 
@@ -19,6 +19,7 @@ _PHASES = {
     PhaseKind.PREEMPTED.value: "preempted",
     PhaseKind.RECOMPUTE.value: "shared",
 }
+_OWNED = {"one owner": "used", "shared": "shared"}
 _TOKENS = {"prefill": "cached", "decode": "used", "recompute": "shared"}
 
 
@@ -44,24 +45,20 @@ def tables_spec(rows: int) -> dict[str, Any]:
     base = alt.Chart(alt.NamedData("cells"))
     cells = base.transform_filter("datum.kind == 'cell'")
     picked = alt.selection_point(name="picked", fields=["block"], on="click", empty=False)
+    colour = coloured("state", _OWNED)
     joins = (
         base.transform_filter("datum.kind == 'join'")
         .mark_rule(strokeWidth=5, opacity=1)
-        .encode(
-            x=x,
-            y=y,
-            y2="label_below:N",
-            color=coloured("state", {"one owner": "used", "shared": "shared"}),
-        )
+        .encode(x=x, y=y, y2="label_below:N", color=colour)
     )
     boxes = (
         cells.mark_rect(cornerRadius=3, strokeWidth=2, cursor="pointer")
         .encode(
             x=x,
             y=y,
-            color=coloured("state", {"one owner": "used", "shared": "shared"}, columns=2),
+            color=colour,
             fillOpacity=alt.condition("datum.state == 'shared'", alt.value(0.45), alt.value(0.16)),
-            stroke=coloured("state", {"one owner": "used", "shared": "shared"}, legend=False),
+            stroke=alt.Stroke("state:N", scale=palette(_OWNED), legend=None),
             strokeWidth=alt.condition("datum.pinned", alt.value(4), alt.value(1.5)),
             tooltip=[
                 alt.Tooltip("block:Q", title="physical block"),
@@ -133,7 +130,7 @@ def life_spec(rows: int) -> dict[str, Any]:
             x=alt.X("start:Q", title="seconds since the request arrived", scale=_TIGHT),
             x2="end:Q",
             y=alt.Y("sequence:N", title="sequence", axis=alt.Axis(ticks=False)),
-            color=coloured("phase", _PHASES, columns=5),
+            color=coloured("phase", _PHASES),
             tooltip=[
                 alt.Tooltip("sequence:N"),
                 alt.Tooltip("phase:N"),
@@ -182,12 +179,14 @@ def tokens_spec() -> dict[str, Any]:
     chart = (
         alt.Chart(alt.NamedData("work"))
         .transform_fold(kinds, as_=["kind", "tokens"])
-        .mark_bar()
+        .transform_stack(stack="tokens", as_=["low", "high"], groupby=["step"])
+        .mark_rect()
         .encode(
             x=alt.X("step:Q", title="step", scale=alt.Scale(nice=False, zero=False)),
             x2="next:Q",
-            y=alt.Y("tokens:Q", title="tokens a step", stack="zero", axis=alt.Axis(tickMinStep=1)),
-            color=coloured("kind", _TOKENS, columns=3),
+            y=alt.Y("low:Q", title="tokens a step", axis=alt.Axis(tickMinStep=1)),
+            y2="high:Q",
+            color=coloured("kind", _TOKENS),
             tooltip=[
                 alt.Tooltip("step:Q"),
                 *(alt.Tooltip(f"{kind}:Q", title=f"{kind} tokens") for kind in kinds),

@@ -47,19 +47,19 @@ def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...]) -> dict[
         _base("overview")
         .transform_fold(list(_STATES[:3]), as_=["state", "blocks"])
         .transform_calculate(order=f"indexof({list(_STATES)}, datum.state)")
-        .mark_bar(clip=True, cursor="crosshair")
+        .transform_stack(stack="blocks", as_=["low", "high"], groupby=["x"], sort=_ORDER)
+        .mark_rect(clip=True, cursor="crosshair")
         .encode(
             x=alt.X("x:Q", title=None, scale=tight, axis=alt.Axis(grid=False)),
             x2="x2:Q",
             y=alt.Y(
-                "blocks:Q",
-                title="drag here",
-                stack="zero",
+                "low:Q",
+                title="range",
                 scale=alt.Scale(domain=[0, num_blocks], nice=False),
                 axis=alt.Axis(labels=False, ticks=False, grid=False, **_AXIS),
             ),
+            y2="high:Q",
             color=coloured("state", _BLOCKS, legend=False),
-            order="order:Q",
         )
         .add_params(brush)
         .properties(height=44)
@@ -79,8 +79,10 @@ def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...]) -> dict[
             _base("detail")
             .mark_rect(opacity=0.001, cursor="pointer", clip=True)
             .encode(x=x, x2="x2:Q", tooltip=[*_where(axis), *tooltip])
-            .add_params(picked)
+            .properties(name=f"columns_{name}")
         )
+        if number == 0:
+            columns = columns.add_params(picked)
         moment = _base("moment").mark_rule(strokeDash=[4, 3], clip=True).encode(x=x)
         charts.append(
             alt.layer(*layers, moment, columns)
@@ -88,7 +90,11 @@ def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...]) -> dict[
             .properties(height=_HEIGHTS[name])
         )
     chart = alt.vconcat(strip, *charts, spacing=6).resolve_scale(color="independent")
-    return as_spec(chart, autosize="fit-x")
+    spec = as_spec(chart)
+    for param in spec["params"]:
+        if param["name"] == PICKED:
+            param["views"] = [part["layer"][-1]["name"] for part in spec["vconcat"][1:]]
+    return spec
 
 
 def timeline_data(
@@ -140,21 +146,26 @@ def _stack(x: alt.X, columns: list[str], kind: str, value: str) -> alt.Chart:
         _base("detail")
         .transform_fold(columns, as_=[kind, value])
         .transform_calculate(order=f"indexof({columns}, datum['{kind}'])")
-        .mark_bar(clip=True, stroke=None)
-        .encode(x=x, x2="x2:Q", order="order:Q")
+        .transform_stack(stack=value, as_=["low", "high"], groupby=["x"], sort=_ORDER)
+        .mark_rect(clip=True)
+        .encode(x=x, x2="x2:Q", y2="high:Q")
     )
+
+
+_ORDER = [alt.SortField("order")]
 
 
 def _most(x: alt.X, column: str) -> alt.Chart:
     """A thin line at the most that a bucket had: its mean alone would hide a peak."""
-    rule = _base("detail").mark_rule(clip=True, strokeWidth=1.2, opacity=0.8)
+    rule = _base("detail").transform_filter("datum.records > 1")
+    rule = rule.mark_rule(clip=True, strokeWidth=1.2, opacity=0.8)
     return rule.encode(x=x, x2="x2:Q", y=alt.Y(f"{column}:Q"))
 
 
 def _composition(x: alt.X, num_blocks: int) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
     scale = alt.Scale(domain=[0, num_blocks], nice=False)
     stack = _stack(x, list(_STATES), "state", "blocks").encode(
-        y=_y("blocks:Q", "blocks", stack="zero", scale=scale),
+        y=_y("low:Q", "blocks", scale=scale),
         color=coloured("state", _BLOCKS),
     )
     shown = [
@@ -171,7 +182,7 @@ def _composition(x: alt.X, num_blocks: int) -> tuple[list[alt.Chart], list[alt.T
 
 def _queues(x: alt.X) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
     stack = _stack(x, list(_QUEUES), "status", "sequences").encode(
-        y=_y("sequences:Q", "sequences", stack="zero"), color=coloured("status", _QUEUES)
+        y=_y("low:Q", "sequences"), color=coloured("status", _QUEUES)
     )
     shown = [
         tip
@@ -207,7 +218,7 @@ def _events(x: alt.X) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
             colour="datum.kind == 'preemptions' ? 'preemptions' : datum.kind == 'copies' ? 'copies' "
             ": datum.kind == 'evictions' ? 'evictions' : 'other events'",
         )
-        .mark_bar(clip=True, stroke=None)
+        .mark_rect(clip=True)
         .encode(
             x=x,
             x2="x2:Q",
@@ -241,7 +252,7 @@ def _durations(x: alt.X) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
         _stack(x, columns, "column", "milliseconds")
         .transform_calculate(part="replace(datum.column, '_ms', '')")
         .encode(
-            y=_y("milliseconds:Q", "ms a step", stack="zero"),
+            y=_y("low:Q", "ms a step"),
             color=coloured("part", {n.removesuffix("_ms"): s for n, s in meaning.items()}),
         )
     )

@@ -43,9 +43,9 @@ def curves(rows: np.ndarray, axis: Axis, num_blocks: int, run: str) -> pd.DataFr
             "running": frame["running"],
             "running_min": frame["running_min"],
             "running_max": frame["running_max"],
-            "queued": frame["waiting"] + frame["preempted"],
-            "queued_min": frame["waiting_min"],
-            "queued_max": frame["waiting_max"] + frame["preempted_max"],
+            "queued": frame["queued"],
+            "queued_min": frame["queued_min"],
+            "queued_max": frame["queued_max"],
             "records": frame["records"],
         }
     )

@@ -12,7 +12,8 @@ import pandas as pd
 from dashboard.history import EVENTS
 
 LEVELS = ("free", "used", "cached", "shared", "slots_filled", "waiting", "running", "preempted")
-"""Columns that hold a level: a bucket has their mean, `_min` and `_max`."""
+"""Columns that hold a level: a bucket has their mean, `_min` and `_max`; so has it of `active` blocks
+(used or shared) and `queued` sequences (waiting or preempted)."""
 TIMES = ("schedule", "model", "sample")
 """Seconds of a step, in milliseconds here: a bucket has their mean a step, `step_ms_max` the longest."""
 COUNTS = (*EVENTS, "prefill", "decode", "recompute")
@@ -57,15 +58,13 @@ def bucketed(rows: np.ndarray, axis: Axis, zero: float, most: int) -> pd.DataFra
         "segment": last["segment"],
         "records": sizes,
     }
-    for name in LEVELS:
-        values = rows[name]
+    levels = {name: rows[name] for name in LEVELS}
+    levels["active"] = rows["used"] + rows["shared"]
+    levels["queued"] = rows["waiting"] + rows["preempted"]
+    for name, values in levels.items():
         frame[name] = np.add.reduceat(values, starts, dtype=float) / sizes
         frame[f"{name}_min"] = np.minimum.reduceat(values, starts)
         frame[f"{name}_max"] = np.maximum.reduceat(values, starts)
-    active = rows["used"] + rows["shared"]
-    frame["active"] = np.add.reduceat(active, starts, dtype=float) / sizes
-    frame["active_min"] = np.minimum.reduceat(active, starts)
-    frame["active_max"] = np.maximum.reduceat(active, starts)
     for name in COUNTS:
         frame[name] = np.add.reduceat(rows[name], starts, dtype=np.int64)
     # A record in which the model did not run has no duration to average.

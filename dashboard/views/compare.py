@@ -230,7 +230,7 @@ def _figures_table(diff: TraceDiff) -> None:
     st.dataframe(
         frame,
         hide_index=True,
-        height=38 + 35 * len(frame),
+        height="content",
         key="compare-figures",
         placeholder="unknown",
         column_config={

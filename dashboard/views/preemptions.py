@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.chart_spec import rows_high
 from dashboard.charts_preemptions import CHART_KEY, preemptions_chart
 from dashboard.links import page_link
 from dashboard.markdown import escape
@@ -222,7 +223,7 @@ def _table(stories: list[Preemption], chosen: Preemption, recompute: bool) -> No
         _frame(shown, recompute),
         column_config=_COLUMNS,
         hide_index=True,
-        height=min(290, 38 + 35 * len(shown)),
+        height=rows_high(len(shown), 8),
         key=TABLE_KEY,
         placeholder="–",
         on_select=_picked_row,
@@ -321,7 +322,7 @@ def _totals(stories: list[Preemption], needy: bool, recompute: bool) -> None:
     st.dataframe(
         frame,
         hide_index=True,
-        height=min(260, 38 + 35 * len(frame)),
+        height=rows_high(len(frame), 6),
         key=f"preemption-totals-{'needy' if needy else 'victims'}",
         placeholder="–",
         column_config={

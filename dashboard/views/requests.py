@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.chart_spec import rows_high
 from dashboard.charts_requests import (
     TABLES_KEY,
     life_chart,
@@ -110,7 +111,7 @@ def _table(session: Session, look: Look, rows: list[RequestRow]) -> None:
         _frame(shown),
         column_config=_COLUMNS,
         hide_index=True,
-        height=min(330, 38 + 35 * max(1, len(shown))),
+        height=rows_high(len(shown), 8),
         key=TABLE_KEY,
         placeholder="–",
         on_select=lambda: _picked_row(session),
@@ -386,7 +387,7 @@ def _mates(story: RequestStory) -> None:
         frame,
         hide_index=True,
         key="request-mates",
-        height=38 + 35 * len(frame),
+        height="content",
         column_config={
             "request": st.column_config.TextColumn("request"),
             "steps together": st.column_config.NumberColumn(
