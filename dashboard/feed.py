@@ -122,6 +122,10 @@ class Feed:
                     self._journal.gap(record)
             self.version += 1
 
+    def heard(self) -> None:
+        """The source is there, and has nothing to tell."""
+        self.last_arrival = time.monotonic()
+
     def say(self, status: Status) -> None:
         """Say where the feed stands now."""
         with self._lock:

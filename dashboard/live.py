@@ -1,17 +1,19 @@
 """The pump for a live engine: its event stream into a feed, with reconnects."""
 
+import os
 import threading
 from collections.abc import Iterator
 
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from dashboard.feed import Feed, Phase, Status
 from dashboard.source import EngineSource
 from engine.events import FoldError, RecordError, decode
-from engine.events.records import Gap, Header, Keyframe, Record
+from engine.events.records import Gap, Header, Heartbeat, Keyframe, Record
 from engine.events.trace import MAX_LINE_BYTES
 
+KEY_VARIABLE = "GLASSPOOL_API_KEY"
 FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
 """Seconds between two attempts to connect; doubled after each that failed."""
 
@@ -29,6 +31,7 @@ def follow_engine(feed: Feed, source: EngineSource, stop: threading.Event) -> No
                 ping_timeout=10,
                 close_timeout=1,
                 proxy=None,
+                additional_headers=_headers(),
             ) as socket:
                 for record, line in _records(socket, stop):
                     _take(feed, source, record, line)
@@ -66,6 +69,9 @@ def _take(feed: Feed, source: EngineSource, record: Record, line: bytes) -> None
     if isinstance(record, Header):
         feed.begin(record)
         return
+    if isinstance(record, Heartbeat):
+        feed.heard()
+        return
     feed.apply(record, line)
     if isinstance(record, Gap):
         text = f"{record.count:,} step records from {source.name} are missing: {record.why}"
@@ -74,7 +80,15 @@ def _take(feed: Feed, source: EngineSource, record: Record, line: bytes) -> None
         feed.say(Status(Phase.LIVE, f"live from {source.name}"))
 
 
+def _headers() -> dict[str, str]:
+    """The key that engines ask for, where the dashboard was started with one."""
+    key = os.environ.get(KEY_VARIABLE)
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 def _why(error: Exception) -> str:
+    if isinstance(error, InvalidStatus) and error.response.status_code == 401:
+        return f"it asks for its API key; start the dashboard with it in {KEY_VARIABLE}"
     if isinstance(error, ConnectionRefusedError):
         return "nothing answers there"
     if isinstance(error, TimeoutError):

@@ -71,7 +71,8 @@ def take_message(session: Session, viewer: Viewer, text: str) -> None:
         viewer.inspect(_whole(message["inspect"]))
     if isinstance(message.get("select"), dict):
         _select(session, message["select"])
-    command = _COMMANDS.get(message.get("do"))
+    name = message.get("do")
+    command = _COMMANDS.get(name) if isinstance(name, str) else None
     if command is not None:
         with contextlib.suppress(KeyError, TypeError, ValueError):
             command(session, message)

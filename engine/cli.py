@@ -172,30 +172,33 @@ def demo(
 @app.command()
 def dashboard(
     engine: Annotated[
-        str | None, typer.Option(help="A live engine, such as http://127.0.0.1:8000.")
+        list[str] | None,
+        typer.Option(help="A live engine, such as http://127.0.0.1:8000; again for more."),
     ] = None,
-    trace: Annotated[Path | None, typer.Option(help="A recorded .jsonl.zst file.")] = None,
+    trace: Annotated[
+        list[Path] | None, typer.Option(help="A recorded .jsonl.zst file; again for more.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 8501,
 ) -> None:
-    """Show a live engine or a recorded one."""
+    """Show live engines and recorded ones. An API key of the engines is read from GLASSPOOL_API_KEY."""
     from dashboard.launch import launch_command
     from dashboard.source import SourceError
     from engine.events import TraceReader
-    from engine.service.ports import check_port
+    from engine.service.ports import base_url, check_port
 
-    if (engine is None) == (trace is None):
-        raise ConfigError("name one source: --engine URL for a live engine, or --trace FILE")
-    if engine is not None and not engine.startswith(("http://", "https://")):
-        raise ConfigError(f"{engine} is no engine's address: write it like http://127.0.0.1:8000")
-    if trace is not None:
-        TraceReader(trace).close()
+    engines, traces = engine or [], trace or []
+    for url in engines:
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{url} is no engine's address: write it like http://127.0.0.1:8000")
+    for path in traces:
+        TraceReader(path).close()
     check_port(host, port, "--port")
     try:
-        argv, environment = launch_command(engine or str(trace), host, port)
+        argv, environment = launch_command([*engines, *map(str, traces)], host, port)
     except SourceError as error:
         raise ConfigError(str(error)) from None
-    print(f"dashboard on http://{host}:{port}", file=sys.stderr)
+    print(f"dashboard on {base_url(host, port)}", file=sys.stderr)
     os.execve(argv[0], argv, {**os.environ, **environment})
 
 
@@ -219,6 +222,35 @@ def replay(
     from engine.service.replay_server import serve_replay
 
     serve_replay(trace, host, port, speed)
+
+
+@app.command()
+def monitor(
+    engine: Annotated[
+        list[str] | None,
+        typer.Option(help="An engine to watch, http://127.0.0.1:8000 by default; again for more."),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GLASSPOOL_API_KEY",
+            help="The engines' key; better set in the environment, where ps shows it not.",
+        ),
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option(help="URL that alerts are posted to, by Alertmanager.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Keep what was seen in this folder, for the next time.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Port of Prometheus.")] = 9090,
+    alertmanager_port: Annotated[int, typer.Option(help="Port of Alertmanager.")] = 9093,
+) -> None:
+    """Watch engines with a local Prometheus and Alertmanager, and be told of wasted work."""
+    from engine.monitor import MonitorSettings, run_monitor
+
+    engines = tuple(engine or ["http://127.0.0.1:8000"])
+    run_monitor(MonitorSettings(engines, port, alertmanager_port, api_key, data, webhook))
 
 
 def _log_to_stderr() -> None:

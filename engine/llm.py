@@ -9,7 +9,7 @@ from engine.core.plan import Plan
 from engine.core.runner import Runner
 from engine.core.scheduler import Scheduler
 from engine.core.sequence import Request
-from engine.core.snapshot import live_keyframe
+from engine.core.snapshot import Snapshot
 from engine.events.records import Durations, Keyframe, Step, TokenCounts
 from engine.events.totals import Tally
 
@@ -78,8 +78,12 @@ class LLMEngine:
 
     def keyframe(self) -> Keyframe:
         """The live state after the last record. What happened since then is recorded first."""
+        return self.snapshot().keyframe()
+
+    def snapshot(self) -> Snapshot:
+        """The same as a copy, from which another thread makes the keyframe."""
         self.tell()
-        return live_keyframe(self.scheduler, self.tally, self.seq, self.steps, self._last_time)
+        return Snapshot(self.scheduler, self.tally, self.seq, self.steps, self._last_time)
 
     def tell(self) -> None:
         """Record what happened since the last step, if anything."""

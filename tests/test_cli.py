@@ -56,11 +56,14 @@ def test_a_taken_port_is_named_with_the_option_that_chooses_another(taken_port, 
     [
         (["--trace", "no-such.jsonl.zst"], "no-such.jsonl.zst: No such file"),
         (["--engine", "localhost"], "localhost is no engine's address"),
-        ([], "name one source"),
-        (["--engine", "http://127.0.0.1:1", "--trace", "x"], "name one source"),
+        (
+            ["--engine", "http://127.0.0.1:1", "--engine", "ftp://x"],
+            "ftp://x is no engine's address",
+        ),
+        (["--engine", "http://127.0.0.1:1", "--trace", "x.zst"], "x.zst: No such file"),
     ],
 )
-def test_a_dashboard_needs_one_good_source(source, words):
+def test_a_dashboard_refuses_a_source_that_cannot_be(source, words):
     code, output = run("dashboard", *source)
     assert code == 1
     assert words in one_line(output)

@@ -14,7 +14,7 @@ _HERE = Path(__file__).resolve().parent
 _SCRIPTS = (
     *("dom.js", "theme.js", "readings.js", "grid.js", "paint.js", "flashes.js"),
     *("socket.js", "tooltip.js", "panel.js", "figures.js", "ticker.js"),
-    *("scrubber.js", "player.js", "keys.js", "pool.js", "glass.js"),
+    *("scrubber.js", "player.js", "keys.js", "legend.js", "pool.js", "glass.js"),
 )
 _STYLES = ("glass.css", "player.css", "pool.css", "side.css")
 

@@ -1,4 +1,4 @@
-// The heatmap: cells, overlay, legend, pointer and keyboard. It knows words and colours, not events.
+// The heatmap: cells, overlay, pointer and keyboard. It knows words and colours, not events.
 
 const LENS_BELOW = 12 // CSS pixels of a cell, under which the tooltip has a lens
 const LENS = { columns: 9, rows: 5, cell: 26 }
@@ -18,7 +18,7 @@ class PoolView {
     this.overlay = find(".overlay")
     this.minimap = find(".minimap")
     this.notice = find(".notice")
-    this.legend = find(".legend")
+    this.legend = new Legend(find(".legend"))
     this.tip = find(".tip.hover")
     this.words = [0, 1, 2].map(() => new Uint32Array(0))
     this.indices = new Uint8Array(0)
@@ -157,7 +157,7 @@ class PoolView {
   setTheme(theme) {
     this.theme = theme
     this.whole = true
-    this.legendOf = null
+    this.legend.forget()
     this.draw()
   }
 
@@ -168,7 +168,7 @@ class PoolView {
     localStorage.setItem(READING_KEY, name)
     this.markChoice()
     this.whole = true
-    this.legendOf = null
+    this.legend.forget()
     this.draw()
   }
 
@@ -185,7 +185,7 @@ class PoolView {
     if (!count || !width) return
     const ratio = devicePixelRatio || 1
     const above = this.stage.getBoundingClientRect().top + scrollTop(this.root)
-    const below = this.legend.offsetHeight + 14
+    const below = this.legend.height + 14
     const height = Math.max(220, innerHeight - above - below)
     const grid = fitGrid(count, width, height, ratio)
     this.root.style.setProperty("--stage", `${Math.round(height + below)}px`)
@@ -349,7 +349,7 @@ class PoolView {
     this.stateNow = this.stateCounts()
     data.counts = JSON.stringify(this.stateNow)
     data.geometry = JSON.stringify({ ...this.grid, view: { ...this.view, grid: undefined } })
-    this.showLegend(counts)
+    if (this.legend.show(this.reading, this.theme, counts, this.moment?.current)) this.layout()
     // A screen reader that follows every frame would never stop.
     this.labelling ??= setTimeout(() => this.label(), this.labelled ? 1000 : 0)
   }
@@ -376,69 +376,6 @@ class PoolView {
     const step = number(Math.max(0, this.step))
     const pool = `Block pool of ${number(this.words[0].length)} blocks at step ${step}: ${parts}. Arrow keys move a cursor, Enter pins a block.`
     this.canvas.setAttribute("aria-label", this.moment?.current ? pool : `Block pool. ${this.moment?.text}`)
-  }
-
-  showLegend(counts) {
-    const { legend } = READINGS[this.reading]
-    if (this.legendOf !== this.reading) {
-      this.legendOf = this.reading
-      this.counts = legend.map(() => element("b"))
-      const items = legend.flatMap((name, i) => (name === null ? [] : [this.legendItem(name, i)]))
-      if (this.reading === "owner") items.push(element("span", "a colour for each request"))
-      this.legend.replaceChildren(...items, this.flashLegend())
-      this.layout()
-    }
-    const known = this.moment?.current
-    const show = this.reading !== "owner"
-    this.counts.forEach((node, i) => (node.textContent = !known || (i && !show) ? (known ? "" : "–") : number(counts[i])))
-  }
-
-  legendItem(name, i) {
-    const item = element("span")
-    const words = this.reading === "state" ? { copied: "copied (CoW)" } : {}
-    item.append(this.swatch(i), element("span", words[name] ?? name), this.counts[i])
-    return item
-  }
-
-  // The same drawing as in the grid, so that the glyphs are explained too.
-  swatch(index) {
-    const ratio = devicePixelRatio || 1
-    const size = Math.round(18 * ratio)
-    const canvas = element("canvas", undefined, "swatch")
-    canvas.width = canvas.height = size
-    const colour = READINGS[this.reading].colours(this.theme)[index]
-    const samples = [0, 1 | (175 << 8) | (1 << 16), 2 | (255 << 8), 3 | (255 << 8) | (2 << 16), 1 | (1 << 3) | (175 << 8), 2 << 3]
-    const view = { cell: size, gap: 0, grid: { ratio }, font: this.theme.font }
-    const sample = this.reading === "state" ? samples[index] : index ? 1 | (255 << 8) | (1 << 16) : 0
-    const look = { theme: this.theme, colour, owner: null, fillsKnown: true }
-    paintRich(canvas.getContext("2d"), view, 0, 0, "", sample, look)
-    return canvas
-  }
-
-  flashLegend() {
-    const box = element("span", undefined, "flashes")
-    box.title = "Outlines and glyphs for what happened in this step; while playing they fade within a second"
-    const names = { allocated: "allocated", copied: "copied from →", preempted: "preempted", evicted: "evicted" }
-    box.append(element("span", "just now:"))
-    for (const [kind, text] of Object.entries(names)) {
-      const ratio = devicePixelRatio || 1
-      const canvas = element("canvas", undefined, "swatch")
-      const size = (canvas.width = canvas.height = Math.round(18 * ratio))
-      const context = canvas.getContext("2d")
-      const { text: ink, palette } = this.theme
-      context.strokeStyle = css(kind === "allocated" ? ink : palette[FLASH_COLOUR[TOUCH[kind]]])
-      context.lineWidth = 1.5 * ratio
-      if (kind === "evicted") context.setLineDash([3 * ratio, 2 * ratio])
-      context.strokeRect(1.5 * ratio, 1.5 * ratio, size - 3 * ratio, size - 3 * ratio)
-      context.setLineDash([])
-      context.beginPath()
-      flashShape(context, TOUCH[kind], size / 2, size / 2, size * 0.2)
-      context.stroke()
-      const item = element("span")
-      item.append(canvas, element("span", text))
-      box.append(item)
-    }
-    return box
   }
 
   // -- zooming and moving ---------------------------------------------------------------------------

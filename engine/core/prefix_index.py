@@ -18,7 +18,7 @@ from engine.events.records import LookupStop
 
 
 @dataclass(frozen=True)
-class _Entry:
+class IndexEntry:
     key: int
     digest: bytes
     tokens: tuple[int, ...]
@@ -41,7 +41,7 @@ class PrefixIndex:
         self._hash_bits = hash_bits
         self._salt = secrets.token_bytes(16)
         self._blocks: dict[int, int] = {}
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, IndexEntry] = {}
 
     def __contains__(self, block: int) -> bool:
         return block in self._entries
@@ -49,9 +49,13 @@ class PrefixIndex:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def hash_of(self, block: int) -> str:
+    def copy_of_entries(self) -> dict[int, "IndexEntry"]:
+        """Indexed blocks now, each with what `text_of` takes."""
+        return self._entries.copy()
+
+    def text_of(self, entry: "IndexEntry") -> str:
         """The key of an indexed block, as records show it."""
-        return self._text(self._entries[block].key)
+        return self._text(entry.key)
 
     def lookup(self, sequence: Sequence) -> Hit:
         """The longest run of indexed blocks that begins the sequence and leaves a token to compute."""
@@ -79,7 +83,7 @@ class PrefixIndex:
         if key in self._blocks:
             return None
         self._blocks[key] = block
-        self._entries[block] = _Entry(key, digest, self._tokens(sequence, index))
+        self._entries[block] = IndexEntry(key, digest, self._tokens(sequence, index))
         parent = None if index == 0 else self._text(self._key(self._digest(sequence, index - 1)))
         return self._text(key), parent
 

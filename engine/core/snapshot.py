@@ -1,34 +1,33 @@
-"""The live state as data: a keyframe copied from scheduler and pool, without a fold."""
+"""The live state as data: a keyframe, without a fold.
+
+The engine's thread only copies lists, which takes a fraction of a step; whoever asked for the keyframe
+makes its rows from the copy, in a thread of its own.
+"""
+
+from collections.abc import Callable
 
 from engine.core.scheduler import Scheduler
 from engine.core.sequence import Sequence
-from engine.events.records import BlockRow, Keyframe, RequestRow, SequenceRow
+from engine.events.records import BlockRow, Keyframe, RequestRow, SequenceRow, SequenceStatus
 from engine.events.totals import Tally, copy_totals
 
 
-def live_keyframe(scheduler: Scheduler, tally: Tally, seq: int, step: int, time: float) -> Keyframe:
+class Snapshot:
     """The pool as it is after record `seq`, up to which `tally` has counted."""
-    sequences = scheduler.running + scheduler.waiting
-    pool = scheduler.pool
-    filled = _filled_slots(scheduler, sequences)
-    index = scheduler.index
-    return Keyframe(
-        seq=seq,
-        step=step,
-        time=time,
-        blocks=[
-            BlockRow(
-                block,
-                pool.ref_count[block],
-                filled[block],
-                changed,
-                index.hash_of(block) if block in index else None,
-            )
-            for block, changed in enumerate(pool.last_change)
-            if changed >= 0
-        ],
-        sequences=[_sequence_row(scheduler, tally, sequence) for sequence in sequences],
-        requests=[
+
+    def __init__(
+        self, scheduler: Scheduler, tally: Tally, seq: int, step: int, time: float
+    ) -> None:
+        self.seq = seq
+        self._step = step
+        self._time = time
+        self._block_size = scheduler.config.block_size
+        self._ref_count = scheduler.pool.ref_count.copy()
+        self._last_change = scheduler.pool.last_change.copy()
+        self._hashes = scheduler.index.copy_of_entries()
+        self._hash_text = scheduler.index.text_of
+        self._totals = copy_totals(tally.totals)
+        self._requests = [
             RequestRow(
                 request.request_id,
                 len(request.prompt),
@@ -40,33 +39,77 @@ def live_keyframe(scheduler: Scheduler, tally: Tally, seq: int, step: int, time:
                 tally.requests[request.request_id].first_token,
             )
             for request in scheduler.requests.values()
-        ],
-        totals=copy_totals(tally.totals),
-    )
+        ]
+        self._sequences = [
+            _SequenceCopy(sequence, tally, scheduler.token_text)
+            for sequence in scheduler.running + scheduler.waiting
+        ]
+
+    def keyframe(self) -> Keyframe:
+        """The rows. Called in any thread."""
+        filled = self._filled_slots()
+        hashes, text = self._hashes, self._hash_text
+        return Keyframe(
+            seq=self.seq,
+            step=self._step,
+            time=self._time,
+            blocks=[
+                BlockRow(
+                    block,
+                    self._ref_count[block],
+                    filled[block],
+                    changed,
+                    text(hashes[block]) if block in hashes else None,
+                )
+                for block, changed in enumerate(self._last_change)
+                if changed >= 0
+            ],
+            sequences=[sequence.row() for sequence in self._sequences],
+            requests=self._requests,
+            totals=self._totals,
+        )
+
+    def _filled_slots(self) -> list[int]:
+        """Slots with KV, by block. Owners of one block differ in how far they have computed."""
+        size = self._block_size
+        filled = [0] * len(self._ref_count)
+        for block in self._hashes:
+            filled[block] = size
+        for sequence in self._sequences:
+            for index, block in enumerate(sequence.table):
+                tokens = min(size, sequence.computed - index * size)
+                filled[block] = max(filled[block], tokens)
+        return filled
 
 
-def _filled_slots(scheduler: Scheduler, sequences: list[Sequence]) -> list[int]:
-    """Slots with KV, by block. Owners of one block differ in how far they have computed."""
-    block_size = scheduler.config.block_size
-    filled = [block_size * (block in scheduler.index) for block in range(scheduler.pool.num_blocks)]
-    for sequence in sequences:
-        for index, block in enumerate(sequence.table):
-            tokens = min(block_size, sequence.computed - index * block_size)
-            filled[block] = max(filled[block], tokens)
-    return filled
+class _SequenceCopy:
+    """What may change of a sequence, copied. Tokens only where their text is told."""
 
+    def __init__(
+        self, sequence: Sequence, tally: Tally, token_text: Callable[[int], str] | None
+    ) -> None:
+        self.sequence = sequence.sequence
+        self.request = sequence.request.request_id
+        self.status: SequenceStatus = sequence.status
+        self.computed = sequence.computed
+        self.table = sequence.table.copy()
+        self.preemptions = sequence.preemptions
+        self.parent = sequence.parent
+        self.output_tokens = sequence.num_output
+        self.last_token = tally.sequences[sequence.sequence].last_token
+        self.tokens = None if token_text is None else sequence.tokens.copy()
+        self._text = token_text
 
-def _sequence_row(scheduler: Scheduler, tally: Tally, sequence: Sequence) -> SequenceRow:
-    text = scheduler.token_text
-    return SequenceRow(
-        sequence.sequence,
-        sequence.request.request_id,
-        sequence.status,
-        sequence.computed,
-        list(sequence.table),
-        sequence.preemptions,
-        sequence.parent,
-        None if text is None else [text(token) for token in sequence.tokens],
-        sequence.num_output,
-        tally.sequences[sequence.sequence].last_token,
-    )
+    def row(self) -> SequenceRow:
+        return SequenceRow(
+            self.sequence,
+            self.request,
+            self.status,
+            self.computed,
+            self.table,
+            self.preemptions,
+            self.parent,
+            None if self.tokens is None else [self._text(token) for token in self.tokens],
+            self.output_tokens,
+            self.last_token,
+        )

@@ -1,6 +1,6 @@
 """What the routes share: one engine, and the model's tokenizer."""
 
-from concurrent.futures import Future
+import asyncio
 from dataclasses import dataclass, field
 
 from engine.core.config import RequestError
@@ -25,9 +25,10 @@ class ServiceContext:
     def model_name(self) -> str:
         return self.header.model
 
-    def keyframe(self) -> "Future[Keyframe]":
+    async def keyframe(self) -> Keyframe:
         """The live state after the last record in the log. Raises EngineStopped."""
-        return self.engine.keyframe()
+        snapshot = await asyncio.wrap_future(self.engine.snapshot())
+        return await asyncio.to_thread(snapshot.keyframe)
 
     @property
     def vocab_size(self) -> int:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from engine.core.config import RequestError
 from engine.core.sequence import Request
-from engine.events.records import Header, Keyframe, Step
+from engine.core.snapshot import Snapshot
+from engine.events.records import Header, Step
 from engine.llm import LLMEngine
 from engine.service.event_log import EventLog
 from engine.service.outbox import Outbox
@@ -49,7 +50,7 @@ class EngineThread:
     def record(self, recording: Recording, header: Header) -> None:
         """Record the run, from its start: called before `start`. Raises OSError."""
         self.recorder = Recorder(
-            recording, header, self.engine.keyframe(), self.event_log, self.keyframe
+            recording, header, self.engine.keyframe(), self.event_log, self.snapshot
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -123,9 +124,9 @@ class EngineThread:
         """Requests in the engine, as of this moment."""
         return len(self.engine.scheduler.requests)
 
-    def keyframe(self) -> "Future[Keyframe]":
-        """The live state after the last record in the log."""
-        return self.call(self.engine.keyframe)
+    def snapshot(self) -> "Future[Snapshot]":
+        """The live state after the last record in the log; the caller makes a keyframe of it."""
+        return self.call(self.engine.snapshot)
 
     def _run(self) -> None:
         try:

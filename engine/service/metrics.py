@@ -43,7 +43,7 @@ def metrics(http: Request) -> Response:
     """Every figure comes from one snapshot of the pool."""
     context: ServiceContext = http.app.state.context
     state = PoolState(context.header)
-    state.apply(context.engine.keyframe().result())
+    state.apply(context.engine.snapshot().result().keyframe())
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_PoolFamilies(state))
     registry.register(_StreamFamilies(context))

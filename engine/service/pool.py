@@ -83,7 +83,7 @@ class Pool(msgspec.Struct):
 async def pool(http: Request) -> Response:
     """Blocks with their owners, requests with their block tables. Blocks without content are left out."""
     context: ServiceContext = http.app.state.context
-    keyframe = await asyncio.wrap_future(context.engine.keyframe())
+    keyframe = await context.keyframe()
 
     def body() -> bytes:
         state = PoolState(context.header)

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.core.snapshot import Snapshot
 from engine.events.codec import encode
 from engine.events.records import Gap, Header, Keyframe
 from engine.events.trace import KeyframePolicy, TraceWriter
@@ -46,17 +47,17 @@ class Recorder:
         header: Header,
         keyframe: Keyframe,
         event_log: EventLog,
-        ask_keyframe: Callable[[], "Future[Keyframe]"],
+        snapshot: Callable[[], "Future[Snapshot]"],
     ) -> None:
         """Begins the first file. Raises OSError where it can't be written.
 
-        `ask_keyframe` gives the live state at some record from now on.
+        `snapshot` gives the live state at some record from now on.
         """
         self.recording = recording
         self.lost = 0
         self._header = header
         self._log = event_log
-        self._ask_keyframe = ask_keyframe
+        self._snapshot = snapshot
         self._cursor = keyframe.seq
         self._policy = KeyframePolicy(header.num_blocks)
         self._files = 1
@@ -156,7 +157,7 @@ class Recorder:
     def _keyframe(self) -> Keyframe | None:
         """The live state, or None when the engine has stopped."""
         try:
-            return self._ask_keyframe().result()
+            return self._snapshot().result().keyframe()
         except RuntimeError:
             return None
 

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import uvicorn
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
@@ -45,18 +46,25 @@ class TracePlayer:
         self.event_log = EventLog()
         self.viewers = Viewers()
         self._trace = TraceReader(path)
-        self.header: Header = self._trace.header
         self._records = iter(self._trace)
-        self._state = PoolState(self.header)
+        self._state = PoolState(self._trace.header)
         first = next(self._records, None)
         if not isinstance(first, Keyframe):
             raise TraceError(f"{path}: no keyframe follows the header, so nothing can be played")
         self._state.apply(first)
         self.event_log.begin_after(first.seq)
+        self._recorded_start = first.time - self._trace.header.monotonic
+        self._started: float | None = None
         self._questions: queue.SimpleQueue[Future[Keyframe] | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="player", daemon=True)
+
+    @property
+    def header(self) -> Header:
+        """The recording's, with its clock set to the time of the replay: its first record is now."""
+        started = time.time() if self._started is None else self._started
+        return msgspec.structs.replace(self._trace.header, wall_time=started - self._recorded_start)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -68,13 +76,13 @@ class TracePlayer:
         self._thread.join()
         self._trace.close()
 
-    def keyframe(self) -> "Future[Keyframe]":
+    async def keyframe(self) -> Keyframe:
         """The state after the last record in the log. Raises EngineStopped."""
         if self._stopped.is_set():
             raise EngineStopped("the player has stopped")
         question: Future[Keyframe] = Future()
         self._questions.put(question)
-        return question
+        return await asyncio.wrap_future(question)
 
     # -- in the player's thread ---------------------------------------------------------------
 
@@ -88,6 +96,7 @@ class TracePlayer:
             self._answer(None)
 
     def _play(self) -> None:
+        self._started = time.time()
         recorded, started = self._state.time, time.monotonic()
         for record in self._records:
             if self._stopped.is_set():

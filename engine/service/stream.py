@@ -7,7 +7,6 @@ is still that engine and the log still reaches back so far. Where nothing happen
 
 import asyncio
 import time
-from concurrent.futures import Future
 from typing import Protocol
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
@@ -32,7 +31,7 @@ class Source(Protocol):
     event_log: EventLog
     viewers: Viewers
 
-    def keyframe(self) -> "Future[Keyframe]":
+    async def keyframe(self) -> Keyframe:
         """The state after the last record in the log. Raises EngineStopped."""
 
 
@@ -102,7 +101,7 @@ class _Sender:
     async def _send_gap(self) -> None:
         """Records were overwritten before this client read them: say how many, and begin anew."""
         after = self.viewer.cursor
-        keyframe = await asyncio.wrap_future(self.source.keyframe())
+        keyframe = await self.source.keyframe()
         viewers = self.source.viewers
         viewers.dropped += keyframe.seq - after
         viewers.resyncs += 1
@@ -111,7 +110,7 @@ class _Sender:
 
     async def _send_keyframe(self, keyframe: Keyframe | None = None) -> None:
         if keyframe is None:
-            keyframe = await asyncio.wrap_future(self.source.keyframe())
+            keyframe = await self.source.keyframe()
         # From here on this client is behind the engine, not before it.
         self.viewer.cursor = keyframe.seq
         await self._send(await asyncio.to_thread(encode, keyframe))

@@ -58,7 +58,7 @@ def test_a_recording_ends_as_the_engine_ended(recorded):
     thread.record(Recording(path), header(driver.config))
     thread.start(asyncio.new_event_loop())
     run_requests(thread, 5, 40)
-    live = thread.keyframe().result()
+    live = thread.snapshot().result().keyframe()
     thread.stop()
     state, records, cut_off = folded(path)
     assert cut_off is None
@@ -99,7 +99,7 @@ def test_a_recorder_that_lags_says_what_is_missing_and_goes_on(recorded):
     thread.start(asyncio.new_event_loop())
     wait_until(lambda: recorder.lost > 0, 10)
     run_requests(thread, 1, 4)
-    live = thread.keyframe().result()
+    live = thread.snapshot().result().keyframe()
     thread.stop()
     state, records, _ = folded(path)
     gaps = [record for record in records if isinstance(record, Gap)]
@@ -123,7 +123,7 @@ def test_a_recording_that_grows_too_large_goes_on_in_another_whole_trace(recorde
         assert time.monotonic() < deadline
         run_requests(thread, 1, 10 + number % 7)
         number += 1
-    live = thread.keyframe().result()
+    live = thread.snapshot().result().keyframe()
     thread.stop()
     seqs = []
     for file in (path, second, third):

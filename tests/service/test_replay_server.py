@@ -3,6 +3,7 @@
 import time
 
 import httpx
+import msgspec
 import pytest
 
 from engine.events import PoolState, TraceReader, TraceWriter, encode
@@ -49,7 +50,10 @@ def test_a_client_of_the_live_stream_gets_every_record_and_ends_in_the_last_stat
     for record in records:
         state.apply(record)
     with Replay(TRACE, 10_000) as replay, StreamReader(replay.events_url) as reader:
-        assert reader.header == header
+        wall_time = reader.header.wall_time
+        assert reader.header == msgspec.structs.replace(header, wall_time=wall_time)
+        began = wall_time + records[0].time - header.monotonic
+        assert abs(began - time.time()) < 30, "its clock says now, not the day of the recording"
         while reader.state.seq < steps[-1].seq:
             reader.read()
         got = [record for record in reader.records if isinstance(record, Step)]

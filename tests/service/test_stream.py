@@ -151,7 +151,7 @@ def test_a_client_that_fell_behind_gets_a_gap_and_a_keyframe_and_ends_right():
 
     try:
         asyncio.run(run())
-        live = thread.keyframe().result()
+        live = thread.snapshot().result().keyframe()
     finally:
         thread.stop()
     steps = sum(isinstance(record, Step) for record in socket.records)

@@ -1,0 +1,1 @@
+"""What is watched: metrics, signals, alerts, panels. Every number of them is in `parameters`."""
