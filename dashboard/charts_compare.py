@@ -22,7 +22,9 @@ _EXTENT = {"minExtent": 52, "maxExtent": 52, "titleX": -42}
 @st.cache_resource(show_spinner=False)
 def compare_spec(axis: Axis) -> dict[str, Any]:
     """Expects the rows of comparison.curves for both runs, and one with run "parts" and x, if any."""
-    title = "steps since its first record" if axis is Axis.STEP else "seconds since its first record"
+    title = (
+        "steps since its first record" if axis is Axis.STEP else "seconds since its first record"
+    )
     charts = []
     for number, (column, name, domain, height) in enumerate(_PANELS):
         last = number == len(_PANELS) - 1

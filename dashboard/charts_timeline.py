@@ -60,6 +60,7 @@ def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...]) -> dict[
             ),
             y2="high:Q",
             color=coloured("state", _BLOCKS, legend=False),
+            tooltip=_where(axis),
         )
         .add_params(brush)
         .properties(height=44)

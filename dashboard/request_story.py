@@ -158,6 +158,13 @@ class RequestStory:
             self.mates.update(computed - {self.request})
             self.work.append(Work(step.seq, step.step, step.time, *work.values()))
 
+    @property
+    def queue_seconds(self) -> float | None:
+        """From arrival to the first schedule; None where that is not seen, or not over."""
+        first = self._phases[0] if self.whole and self._phases else None
+        queued = first is not None and first.kind is PhaseKind.QUEUED
+        return first.end - first.start if queued else None
+
     def phases(self) -> list[Phase]:
         """All phases by now, oldest first; those that go on end at the story's end."""
         going_on = [

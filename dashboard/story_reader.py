@@ -91,4 +91,3 @@ def arrival_of(ended: EndedRequest, history: History, upto: int) -> float | None
     if at >= len(rows) or rows["seq"][at] != ended.seq:
         return None
     return float(rows["time"][at]) - ended.duration_seconds
-

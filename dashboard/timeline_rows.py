@@ -1,7 +1,7 @@
 """History rows made few enough for a chart, without hiding what happened: mean, least and most.
 
-    rows      ▂▂▃▃▅▅█▅  ▃▃▂▂       one a record
-    buckets   [▂▃]▅[██]  [▃▂]      equal stretches; none spans a hole in the records
+rows      ▂▂▃▃▅▅█▅  ▃▃▂▂       one a record
+buckets   [▂▃]▅[██]  [▃▂]      equal stretches; none spans a hole in the records
 """
 
 from enum import StrEnum

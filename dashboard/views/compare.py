@@ -212,7 +212,9 @@ def _diff(a: Path, b: Path) -> TraceDiff | None:
 
 
 def _figures_table(diff: TraceDiff) -> None:
-    st.markdown("**Figures**", help="Of both whole traces. An empty cell: the run does not tell it.")
+    st.markdown(
+        "**Figures**", help="Of both whole traces. An empty cell: the run does not tell it."
+    )
     rows = compared(diff.a, diff.b)
     frame = pd.DataFrame(
         {

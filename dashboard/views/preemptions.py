@@ -5,13 +5,12 @@ import streamlit as st
 
 from dashboard.chart_spec import rows_high
 from dashboard.charts_preemptions import CHART_KEY, preemptions_chart
-from dashboard.links import page_link
-from dashboard.markdown import escape
 from dashboard.preemption_log import Outcome, Preemption
 from dashboard.preemption_totals import Cost, by_request, total
-from dashboard.readable import UNKNOWN, count, percent, plural, seconds, shortened
-from dashboard.session import Look, Session
+from dashboard.readable import UNKNOWN, count, percent, plural, seconds
+from dashboard.session import Session
 from dashboard.standing import shows
+from dashboard.views.preemption_story import preemption_story
 
 TABLE_KEY = "preemptions-table"
 _SHOWN_KEY = "preemptions-shown"
@@ -41,7 +40,7 @@ def _body(session: Session) -> None:
     recompute = "recompute" in look.header.knows
     _figures(total(stories), recompute)
     chosen = _chosen(stories)
-    _story(session, look, chosen, recompute)
+    preemption_story(session, look, chosen)
     st.markdown(
         "**Tokens lost, by step**",
         help="Each bar is a step that preempted. Tokens that were still in the prefix cache when the "
@@ -94,9 +93,6 @@ def _figures(cost: Cost, recompute: bool) -> None:
             st.metric(label, value, help=help, width=150)
 
 
-# -- one story ------------------------------------------------------------------------------------
-
-
 def _name(story: Preemption) -> tuple[int, int]:
     return story.seq, story.sequence
 
@@ -105,90 +101,6 @@ def _chosen(stories: list[Preemption]) -> Preemption:
     """The one that is picked, while it is known; else the newest."""
     wanted = st.session_state.get(_CHOSEN_KEY)
     return next((story for story in stories if _name(story) == wanted), stories[0])
-
-
-def _story(session: Session, look: Look, story: Preemption, recompute: bool) -> None:
-    with st.container(border=True):
-        st.markdown("\n\n".join(_sentences(look, story, recompute)))
-        with st.container(horizontal=True, gap="small", vertical_alignment="center"):
-            st.button(
-                f"Go to step {story.step:,}",
-                key="preemption-go",
-                icon=":material/my_location:",
-                on_click=session.go,
-                args=(story.seq,),
-                help="Moves this moment to the step that preempted; all pages follow.",
-            )
-            if story.resumed_seq is not None:
-                st.button(
-                    f"Go to step {story.resumed_step:,}",
-                    key="preemption-resumed",
-                    icon=":material/redo:",
-                    on_click=session.go,
-                    args=(story.resumed_seq,),
-                    help="Moves this moment to the step that resumed the victim.",
-                )
-            for what, request in (("victim", story.request), ("needy", story.needy)):
-                st.button(
-                    f"Select {shortened(request)}",
-                    key=f"preemption-{what}",
-                    icon=":material/person_search:",
-                    on_click=session.select,
-                    kwargs={"request": request},
-                    help="Selects the request that lost the blocks, here and on the other pages."
-                    if what == "victim"
-                    else "Selects the request that needed a block.",
-                )
-            page_link("pool", "Pool", ":material/grid_view:", "The pool at this moment.")
-            if look.selection.request is not None:
-                page_link(
-                    "requests",
-                    f"Request {shortened(look.selection.request)}",
-                    ":material/list_alt:",
-                    "The selected request in detail.",
-                )
-
-
-def _sentences(look: Look, story: Preemption, recompute: bool) -> list[str]:
-    victim, needy = escape(story.request), escape(story.needy)
-    at = story.time - look.header.monotonic
-    if story.needy_sequence == story.sequence:
-        why = f"Sequence {story.sequence} of request **{victim}** needed a block itself, found none"
-    elif story.needy == story.request:
-        why = f"Request **{victim}** needed a block for its sequence {story.needy_sequence}"
-    else:
-        why = f"Request **{needy}** (sequence {story.needy_sequence}) needed a block"
-    lines = [
-        f"**Step {story.step:,}**, second {at:,.2f}: {why}; sequence {story.sequence} of request "
-        f"**{victim}** was preempted: {plural(story.blocks_released, 'block')} released, "
-        f"{plural(story.tokens_lost, 'token')} lost."
-    ]
-    if story.resumed_step is None:
-        lines.append(f"By this moment it is still without blocks ({story.outcome.value}).")
-        return lines
-    found = (
-        "nobody looked into the prefix cache"
-        if story.found is None
-        else f"{plural(story.found, 'token')} were still cached"
-        if story.found != 1
-        else "1 token was still cached"
-    )
-    lines.append(
-        f"**Step {story.resumed_step:,}**: it got blocks again after {seconds(story.away_seconds)}; "
-        f"{found}."
-    )
-    if not recompute:
-        lines.append("What was computed again is unknown: this source does not tell.")
-        return lines
-    cost = (
-        f"{plural(story.recomputed, 'token')} computed again, "
-        f"{seconds(story.work_seconds)} of model work"
-    )
-    if story.delay_seconds is not None:
-        lines.append(f"**Cost**: {cost}; back where it was {seconds(story.delay_seconds)} later.")
-    else:
-        lines.append(f"**Cost so far**: {cost}; {story.outcome.value}.")
-    return lines
 
 
 def _clicked_chart(session: Session) -> None:
@@ -245,9 +157,7 @@ def _frame(stories: list[Preemption], recompute: bool) -> pd.DataFrame:
             "step": [s.step for s in stories],
             "victim": [s.request for s in stories],
             "sequence": [s.sequence for s in stories],
-            "needed by": [
-                "itself" if s.needy_sequence == s.sequence else s.needy for s in stories
-            ],
+            "needed by": ["itself" if s.needy_sequence == s.sequence else s.needy for s in stories],
             "blocks released": [s.blocks_released for s in stories],
             "tokens lost": [s.tokens_lost for s in stories],
             "resumed in step": [s.resumed_step for s in stories],
