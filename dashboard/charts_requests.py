@@ -49,7 +49,8 @@ def tables_spec(rows: int) -> dict[str, Any]:
     joins = (
         base.transform_filter("datum.kind == 'join'")
         .mark_rule(strokeWidth=5, opacity=1)
-        .encode(x=x, y=y, y2="label_below:N", color=colour)
+        # At the cells' left, for their numbers stand in the middle.
+        .encode(x=alt.X("column:O", bandPosition=0.1), y=y, y2="label_below:N", color=colour)
     )
     boxes = (
         cells.mark_rect(cornerRadius=3, strokeWidth=2, cursor="pointer")
@@ -127,7 +128,7 @@ def life_spec(rows: int) -> dict[str, Any]:
     chart = (
         base.mark_bar(cornerRadius=2, strokeWidth=1, stroke="#8A94A6")
         .encode(
-            x=alt.X("start:Q", title="seconds since the request arrived", scale=_TIGHT),
+            x=alt.X("start:Q", title="seconds since the first moment shown", scale=_TIGHT),
             x2="end:Q",
             y=alt.Y("sequence:N", title="sequence", axis=alt.Axis(ticks=False)),
             color=coloured("phase", _PHASES),
@@ -146,6 +147,7 @@ def life_spec(rows: int) -> dict[str, Any]:
 
 
 _TIGHT = alt.Scale(nice=False, zero=True)
+_WHOLE = alt.Axis(tickMinStep=1, format=",d")
 
 
 def life_chart(story: RequestStory) -> None:
@@ -182,7 +184,7 @@ def tokens_spec() -> dict[str, Any]:
         .transform_stack(stack="tokens", as_=["low", "high"], groupby=["step"])
         .mark_rect()
         .encode(
-            x=alt.X("step:Q", title="step", scale=alt.Scale(nice=False, zero=False)),
+            x=alt.X("step:Q", title="step", scale=alt.Scale(nice=False, zero=False), axis=_WHOLE),
             x2="next:Q",
             y=alt.Y("low:Q", title="tokens a step", axis=alt.Axis(tickMinStep=1)),
             y2="high:Q",

@@ -71,10 +71,7 @@ def compare_page(session: Session) -> None:
             icon=":material/compare_arrows:",
         )
         return
-    st.caption(
-        "Both runs are shown as far as they are recorded, whatever the moment above: A and B have "
-        "nothing to hide from each other."
-    )
+    st.caption("Both runs are shown whole, as far as they are recorded, whatever the moment above.")
     _curves(*chosen, _AXES[st.session_state[AXIS_KEY]])
     _difference(*chosen)
 

@@ -8,12 +8,12 @@ from dashboard.charts_preemptions import CHART_KEY, preemptions_chart
 from dashboard.preemption_log import Outcome, Preemption
 from dashboard.preemption_totals import Cost, by_request, total
 from dashboard.readable import UNKNOWN, count, percent, plural, seconds
+from dashboard.row_choice import clicked_row, mark_row
 from dashboard.session import Session
 from dashboard.standing import shows
 from dashboard.views.preemption_story import preemption_story
 
 TABLE_KEY = "preemptions-table"
-_SHOWN_KEY = "preemptions-shown"
 _CHOSEN_KEY = "preemptions-chosen"
 MAX_SHOWN = 1_000
 MAX_REQUESTS = 50
@@ -39,15 +39,14 @@ def _body(session: Session) -> None:
         return
     recompute = "recompute" in look.header.knows
     _figures(total(stories), recompute)
-    chosen = _chosen(stories)
-    preemption_story(session, look, chosen)
+    preemption_story(session, look, _chosen(stories))
     st.markdown(
         "**Tokens lost, by step**",
         help="Each bar is a step that preempted. Tokens that were still in the prefix cache when the "
         "sequence resumed cost nothing; the others were computed again. Click a bar to go there.",
     )
     preemptions_chart(stories, lambda: _clicked_chart(session))
-    _table(stories, chosen, recompute)
+    _table(stories, recompute)
     left, right = st.columns(2, gap="medium")
     with left:
         _totals(stories, needy=False, recompute=recompute)
@@ -119,18 +118,14 @@ def _clicked_chart(session: Session) -> None:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def _table(stories: list[Preemption], chosen: Preemption, recompute: bool) -> None:
+def _table(stories: list[Preemption], recompute: bool) -> None:
     shown = stories[:MAX_SHOWN]
-    names = [_name(story) for story in shown]
     left_out = f", the last {MAX_SHOWN:,} of {len(stories):,}" if len(stories) > MAX_SHOWN else ""
     st.markdown(
         f"**Every preemption, the newest first{left_out}**",
         help="Select a row to read it as a story above.",
     )
-    # What the browser marks is a row's number, and rows move: so the number follows the story.
-    at = [names.index(_name(chosen))] if _name(chosen) in names else []
-    st.session_state[TABLE_KEY] = {"selection": {"rows": at}}
-    st.session_state[_SHOWN_KEY] = names
+    mark_row(TABLE_KEY, [_name(story) for story in shown], st.session_state.get(_CHOSEN_KEY))
     st.dataframe(
         _frame(shown, recompute),
         column_config=_COLUMNS,
@@ -145,10 +140,9 @@ def _table(stories: list[Preemption], chosen: Preemption, recompute: bool) -> No
 
 
 def _picked_row() -> None:
-    rows = st.session_state[TABLE_KEY].selection.rows
-    names = st.session_state.get(_SHOWN_KEY, [])
-    if rows and rows[0] < len(names):
-        st.session_state[_CHOSEN_KEY] = names[rows[0]]
+    clicked, name = clicked_row(TABLE_KEY)
+    if clicked:
+        st.session_state[_CHOSEN_KEY] = name
 
 
 def _frame(stories: list[Preemption], recompute: bool) -> pd.DataFrame:

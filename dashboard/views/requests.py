@@ -7,6 +7,7 @@ from dashboard.chart_spec import rows_high
 from dashboard.markdown import escape
 from dashboard.readable import plural
 from dashboard.request_table import MAX_ENDED, RequestRow, ended_row, unfinished_rows
+from dashboard.row_choice import clicked_row, mark_row
 from dashboard.session import Look, Session
 from dashboard.standing import shows
 from dashboard.views.request_detail import request_detail
@@ -14,7 +15,6 @@ from dashboard.views.request_detail import request_detail
 TABLE_KEY = "requests-table"
 FILTER_KEY = "requests-filter"
 SEARCH_KEY = "requests-search"
-_SHOWN_KEY = "requests-shown"
 _FILTERS = ("all", "unfinished", "ended")
 
 
@@ -87,12 +87,7 @@ def _table(session: Session, look: Look, rows: list[RequestRow]) -> None:
         open_now = sum(1 for row in rows if not row.ended)
         st.caption(f"{open_now:,} unfinished, {plural(len(rows) - open_now, 'ended request')} kept")
     shown = _chosen_rows(rows)
-    names = [row.request for row in shown]
-    selected = look.selection.request
-    at = [names.index(selected)] if selected in names else []
-    # What the browser marks is a row's number, and rows move: so the number follows the request.
-    st.session_state[TABLE_KEY] = {"selection": {"rows": at}}
-    st.session_state[_SHOWN_KEY] = names
+    mark_row(TABLE_KEY, [row.request for row in shown], look.selection.request)
     st.dataframe(
         _frame(shown),
         column_config=_COLUMNS,
@@ -118,10 +113,9 @@ def _chosen_rows(rows: list[RequestRow]) -> list[RequestRow]:
 
 
 def _picked_row(session: Session) -> None:
-    rows = st.session_state[TABLE_KEY].selection.rows
-    names = st.session_state.get(_SHOWN_KEY, [])
-    picked = names[rows[0]] if rows and rows[0] < len(names) else None
-    session.select(request=picked)
+    clicked, request = clicked_row(TABLE_KEY)
+    if clicked:
+        session.select(request=request)
 
 
 def _frame(rows: list[RequestRow]) -> pd.DataFrame:
