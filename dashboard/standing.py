@@ -7,6 +7,11 @@ from dashboard.readable import seconds
 from dashboard.session import Look
 
 
+def small(text: str) -> None:
+    """A small remark. Streamlit's caption is too pale to be read by everybody."""
+    st.markdown(f":small[{text}]")
+
+
 def shows(look: Look, what: str) -> bool:
     """Say as of when `what` is shown; False where nothing may be shown, and why is said."""
     if look.header is None:
@@ -21,7 +26,7 @@ def shows(look: Look, what: str) -> bool:
             icon=":material/sync_problem:",
         )
         return False
-    st.caption(as_of(look, what))
+    small(as_of(look, what))
     return True
 
 

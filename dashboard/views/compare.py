@@ -13,6 +13,7 @@ from dashboard.markdown import escape
 from dashboard.session import Session
 from dashboard.sessions import catalog
 from dashboard.source import TRACE_SUFFIX, SourceError, TraceSource
+from dashboard.standing import small
 from dashboard.timeline_rows import Axis
 from engine.events import TraceDiff, TraceError
 
@@ -45,11 +46,11 @@ def compare_page(session: Session) -> None:
                 on_change=_keep,
                 help="A recorded run, or a live engine's past as far as it is kept.",
             )
-        st.segmented_control(
+        st.radio(
             "Aligned",
             list(_AXES),
             key=AXIS_KEY,
-            required=True,
+            horizontal=True,
             help="By step: the same number of engine steps after each run's first record. By time: the "
             "same seconds after it.",
         )
@@ -71,7 +72,7 @@ def compare_page(session: Session) -> None:
             icon=":material/compare_arrows:",
         )
         return
-    st.caption("Both runs are shown whole, as far as they are recorded, whatever the moment above.")
+    small("Both runs are shown whole, as far as they are recorded, whatever the moment above.")
     _curves(*chosen, _AXES[st.session_state[AXIS_KEY]])
     _difference(*chosen)
 
@@ -118,20 +119,20 @@ def _curves(a: str, b: str, axis: Axis) -> None:
         return
     compare_chart(frames, _parts_at(feeds[0], a, b, axis), axis)
     if any((frame["records"] > 1).any() for frame in frames if len(frame)):
-        st.caption("Lines are means of the records put together; shades go from least to most.")
+        small("Lines are means of the records put together; shades go from least to most.")
 
 
 def _standing(feed: Feed, run: str) -> None:
     header, status = feed.header, feed.status
     name = escape(feed.source_name)
     if header is None or status.phase in (Phase.FAILED, Phase.CONNECTING):
-        st.caption(f"**{run}** {name}: {escape(status.text)}")
+        small(f"**{run}** {name}: {escape(status.text)}")
         return
     rows = feed.history.rows()
     seconds = float(rows["time"][-1] - rows["time"][0]) if len(rows) else 0.0
     reading = f" ({escape(status.text)})" if status.phase is Phase.READING else ""
     broken = f" {escape(status.warning)}." if status.warning else ""
-    st.caption(
+    small(
         f"**{run}** {name}: {escape(header.model)}, {header.num_blocks:,} blocks of "
         f"{header.block_size} slots, {len(rows):,} records over {seconds:,.1f} s{reading}.{broken}"
     )

@@ -12,6 +12,7 @@ from dashboard.readable import UNKNOWN, count, plural, seconds, shortened
 from dashboard.request_story import MAX_WORK, RequestStory
 from dashboard.request_table import MAX_ENDED, RequestRow
 from dashboard.session import Look, Session
+from dashboard.standing import small
 from dashboard.story_reader import StoryReader, arrival_of, start_of
 from dashboard.table_cells import CELLS_PER_ROW, Tables, block_tables
 from engine.events import PoolState
@@ -26,7 +27,7 @@ def request_detail(session: Session, look: Look, row: RequestRow) -> None:
     """Draw it as of the look's moment, whether it is unfinished or has ended."""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.markdown(f"#### Request {escape(row.request)}")
-        st.caption(escape(row.state))
+        small(escape(row.state))
         if look.selection.block is not None:
             page_link(
                 "pool",
@@ -35,7 +36,7 @@ def request_detail(session: Session, look: Look, row: RequestRow) -> None:
                 "Shows the block that is pinned, with owners, content and history.",
             )
     if row.state.startswith("rejected"):
-        st.caption("It was rejected on arrival: it never had a sequence.")
+        small("It was rejected on arrival: it never had a sequence.")
         return
     reader = st.session_state.setdefault(_READER_KEY, StoryReader())
     try:
@@ -131,18 +132,18 @@ def _block_tables(session: Session, look: Look, row: RequestRow, reader: StoryRe
         "below that is the same block. Click a cell to pin its block for the page Pool.",
     )
     if "physical_blocks" not in look.header.knows:
-        st.caption("This source does not tell which blocks its sequences use.")
+        small("This source does not tell which blocks its sequences use.")
         return
     tables, when = _tables(look, row, reader)
     if not tables.cells:
-        st.caption(f"It holds no blocks {when}.")
+        small(f"It holds no blocks {when}.")
         return
     notes = [f"as they are {when}"]
     if tables.all_rows > tables.rows:
         notes.append(f"the first {tables.rows} of {tables.all_rows} rows")
     if any(cell.index >= CELLS_PER_ROW for cell in tables.cells):
         notes.append(f"“7 +{CELLS_PER_ROW}” goes on with sequence 7 at index {CELLS_PER_ROW}")
-    st.caption("; ".join(notes) + ". Click a cell to pin its block.")
+    small("; ".join(notes) + ". Click a cell to pin its block.")
     tables_chart(tables, look.selection.block, lambda: _picked_block(session))
 
 
@@ -173,11 +174,11 @@ def _life(look: Look, story: RequestStory) -> None:
         "preemption threw away.",
     )
     if not story.whole:
-        st.caption(
+        small(
             "Its arrival is not among the records that are read, so the beginning is missing here."
         )
     for start, end in story.holes[-3:]:
-        st.caption(f"Records of {seconds(max(0.0, end - start))} are missing in its life.")
+        small(f"Records of {seconds(max(0.0, end - start))} are missing in its life.")
     life_chart(story)
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -189,7 +190,7 @@ def _life(look: Look, story: RequestStory) -> None:
         if story.work:
             tokens_chart(story)
         else:
-            st.caption("No step has computed any of its tokens by this moment.")
+            small("No step has computed any of its tokens by this moment.")
     with right:
         st.markdown(
             f"**Who shared its {plural(story.steps, 'step')}**",
@@ -201,7 +202,7 @@ def _life(look: Look, story: RequestStory) -> None:
 
 def _mates(story: RequestStory) -> None:
     if not story.mates:
-        st.caption("Nobody: its steps were its own.")
+        small("Nobody: its steps were its own.")
         return
     frame = pd.DataFrame(
         [
@@ -234,4 +235,4 @@ def _mates(story: RequestStory) -> None:
         alt="Requests that were computed in the same steps",
     )
     if len(story.mates) > MATES:
-        st.caption(f"and {plural(len(story.mates) - MATES, 'other request')}")
+        small(f"and {plural(len(story.mates) - MATES, 'other request')}")

@@ -9,7 +9,7 @@ from dashboard.readable import plural
 from dashboard.request_table import MAX_ENDED, RequestRow, ended_row, unfinished_rows
 from dashboard.row_choice import clicked_row, mark_row
 from dashboard.session import Look, Session
-from dashboard.standing import shows
+from dashboard.standing import shows, small
 from dashboard.views.request_detail import request_detail
 
 TABLE_KEY = "requests-table"
@@ -66,11 +66,11 @@ def _rows(look: Look) -> list[RequestRow]:
 
 def _table(session: Session, look: Look, rows: list[RequestRow]) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.segmented_control(
+        st.radio(
             "Show",
             _FILTERS,
             key=FILTER_KEY,
-            required=True,
+            horizontal=True,
             label_visibility="collapsed",
             help="Unfinished requests hold blocks or wait for them; ended ones were finished, "
             "aborted or rejected.",
@@ -85,7 +85,7 @@ def _table(session: Session, look: Look, rows: list[RequestRow]) -> None:
             live="300ms",
         )
         open_now = sum(1 for row in rows if not row.ended)
-        st.caption(f"{open_now:,} unfinished, {plural(len(rows) - open_now, 'ended request')} kept")
+        small(f"{open_now:,} unfinished, {plural(len(rows) - open_now, 'ended request')} kept")
     shown = _chosen_rows(rows)
     mark_row(TABLE_KEY, [row.request for row in shown], look.selection.request)
     st.dataframe(

@@ -11,7 +11,7 @@ from dashboard.charts_timeline import (
 )
 from dashboard.readable import plural
 from dashboard.session import Look, Session
-from dashboard.standing import shows, unknown
+from dashboard.standing import shows, small, unknown
 from dashboard.timeline_rows import Axis, bucketed, places, within
 
 AXIS_KEY = "timeline-axis"
@@ -62,7 +62,7 @@ def _body(session: Session) -> None:
         moment = float(places(look.rows[-1:], axis, zero)[0])
     panels = tuple(name for name, fact in _PANELS.items() if fact in (None, *look.header.knows))
     for fact in unknown(look, *filter(None, _PANELS.values())):
-        st.caption(f"This source does not know {fact.replace('_', ' ')}: its chart is left out.")
+        small(f"This source does not know {fact.replace('_', ' ')}: its chart is left out.")
     timeline_chart(
         timeline_data(overview, detail, moment),
         timeline_spec(axis, look.header.num_blocks, panels),
@@ -74,11 +74,11 @@ def _body(session: Session) -> None:
 
 def _controls(look: Look) -> Axis:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        st.segmented_control(
+        st.radio(
             "Axis",
             list(_AXES),
             key=AXIS_KEY,
-            required=True,
+            horizontal=True,
             label_visibility="collapsed",
             help="By step: each engine step is as wide as any other. By time: as it passed, idle "
             "stretches included.",
@@ -97,7 +97,7 @@ def _controls(look: Look) -> Axis:
             help="Shows records after this moment too, so that a click can go on; a dashed line marks "
             "the moment.",
         )
-    st.caption(
+    small(
         "Drag across the strip to zoom all charts; click into a chart to go to its step. Thin lines "
         "mark the most that records put together had; each kind of event is on a scale of its own."
     )
@@ -143,4 +143,4 @@ def _notes(look: Look, rows: object, near: object, buckets: int) -> None:
     if oldest > 1:
         notes.append(f"the oldest step kept is {oldest:,}")
     if notes:
-        st.caption(". ".join(note[0].upper() + note[1:] for note in notes) + ".")
+        small(". ".join(note[0].upper() + note[1:] for note in notes) + ".")
