@@ -3,6 +3,7 @@
 from typing import Any
 
 import altair as alt
+import streamlit as st
 
 STATES = ("free", "used", "cached", "shared", "copied", "preempted")
 """What the theme's categorical colours stand for, in their order (see .streamlit/config.toml)."""
@@ -32,6 +33,12 @@ def coloured(field: str, meaning: dict[str, str], *, legend: bool = True) -> alt
         values=list(meaning),
     )
     return alt.Color(f"{field}:N", scale=palette(meaning), legend=shown if legend else None)
+
+
+def ink() -> str:
+    """The colour of text in the browser's theme, which lines and numbers in a chart do not take."""
+    dark = st.context.theme.type == "dark"
+    return st.get_option(f"theme.{'dark' if dark else 'light'}.textColor") or "#808080"
 
 
 def as_spec(chart: alt.TopLevelMixin) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from dashboard.chart_spec import as_spec, coloured
+from dashboard.chart_spec import as_spec, coloured, ink
 from dashboard.timeline_rows import Axis
 
 A, B = "A", "B"
@@ -20,7 +20,7 @@ _EXTENT = {"minExtent": 52, "maxExtent": 52, "titleX": -42}
 
 
 @st.cache_resource(show_spinner=False)
-def compare_spec(axis: Axis) -> dict[str, Any]:
+def compare_spec(axis: Axis, ink: str) -> dict[str, Any]:
     """Expects the rows of comparison.curves for both runs, and one with run "parts" and x, if any."""
     title = (
         "steps since its first record" if axis is Axis.STEP else "seconds since its first record"
@@ -65,7 +65,7 @@ def compare_spec(axis: Axis) -> dict[str, Any]:
         part = (
             alt.Chart(alt.NamedData("runs"))
             .transform_filter("datum.run == 'parts'")
-            .mark_rule(strokeDash=[2, 3], strokeWidth=1.5)
+            .mark_rule(strokeDash=[2, 3], strokeWidth=1.5, color=ink)
             .encode(x=x)
         )
         charts.append(alt.layer(spread, lines, part).properties(height=height))
@@ -79,7 +79,7 @@ def compare_chart(runs: list[pd.DataFrame], parts_at: float | None, axis: Axis) 
         frames.append(pd.DataFrame({"run": ["parts"], "x": [parts_at]}))
     st.vega_lite_chart(
         pd.concat(frames, ignore_index=True),
-        compare_spec(axis),
+        compare_spec(axis, ink()),
         key=f"compare-{axis.value}",
         width="stretch",
         alt="Active blocks, running and queued sequences of both runs",

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from dashboard.chart_spec import as_spec, coloured, palette
+from dashboard.chart_spec import as_spec, coloured, ink, palette
 from dashboard.request_story import PhaseKind, RequestStory
 from dashboard.table_cells import CELLS_PER_ROW, Tables
 
@@ -24,8 +24,8 @@ _TOKENS = {"prefill": "cached", "decode": "used", "recompute": "shared"}
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
-def tables_spec(rows: int) -> dict[str, Any]:
-    """Block tables in `rows` rows: cells with block numbers, equal blocks joined by a line.
+def tables_spec(rows: int, ink: str) -> dict[str, Any]:
+    """Block tables in `rows` rows: cells with block numbers in `ink`, equal blocks joined by a line.
 
     Expects rows of kind "cell" (row, label, column, block, state ...) and "join" (label, label_below).
     """
@@ -58,7 +58,7 @@ def tables_spec(rows: int) -> dict[str, Any]:
             x=x,
             y=y,
             color=colour,
-            fillOpacity=alt.condition("datum.state == 'shared'", alt.value(0.45), alt.value(0.16)),
+            fillOpacity=alt.condition("datum.state == 'shared'", alt.value(0.3), alt.value(0.16)),
             stroke=alt.Stroke("state:N", scale=palette(_OWNED), legend=None),
             strokeWidth=alt.condition("datum.pinned", alt.value(4), alt.value(1.5)),
             tooltip=[
@@ -72,7 +72,9 @@ def tables_spec(rows: int) -> dict[str, Any]:
         )
         .add_params(picked)
     )
-    numbers = cells.mark_text(fontSize=10, cursor="pointer").encode(x=x, y=y, text="block:Q")
+    numbers = cells.mark_text(fontSize=10, cursor="pointer", color=ink).encode(
+        x=x, y=y, text="block:Q"
+    )
     chart = alt.layer(joins, boxes, numbers).properties(height=ROW_HEIGHT * rows + 8)
     return as_spec(chart)
 
@@ -111,7 +113,7 @@ def tables_chart(tables: Tables, pinned: int | None, on_click: Any) -> None:
     ]
     st.vega_lite_chart(
         pd.DataFrame(cells + joins),
-        tables_spec(tables.rows),
+        tables_spec(tables.rows, ink()),
         key=TABLES_KEY,
         width="stretch",
         on_select=on_click,

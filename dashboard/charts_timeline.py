@@ -31,13 +31,16 @@ _HEIGHTS = {"composition": 170, "queues": 110, "events": 190, "durations": 120}
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...]) -> dict[str, Any]:
-    """Expects the rows that `timeline_data` makes. `panels` are names of _HEIGHTS, in order."""
+def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...], ink: str) -> dict[str, Any]:
+    """Expects the rows that `timeline_data` makes. `panels` are names of _HEIGHTS, in order.
+
+    `ink` is the colour of thin lines.
+    """
     draw = {
-        "composition": lambda x: _composition(x, num_blocks),
+        "composition": lambda x: _composition(x, num_blocks, ink),
         "queues": _queues,
         "events": _events,
-        "durations": _durations,
+        "durations": lambda x: _durations(x, ink),
     }
     brush = alt.selection_interval(name=RANGE, encodings=["x"])
     picked = alt.selection_point(name=PICKED, fields=["seq"], on="click", empty=False)
@@ -84,9 +87,9 @@ def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...]) -> dict[
         )
         if number == 0:
             columns = columns.add_params(picked)
-        moment = _base("moment").mark_rule(strokeDash=[4, 3], clip=True).encode(x=x)
+        line = _base("moment").mark_rule(strokeDash=[4, 3], strokeWidth=1.5, clip=True, color=ink)
         charts.append(
-            alt.layer(*layers, moment, columns)
+            alt.layer(*layers, line.encode(x=x), columns)
             .resolve_scale(color="shared")
             .properties(height=_HEIGHTS[name])
         )
@@ -156,14 +159,14 @@ def _stack(x: alt.X, columns: list[str], kind: str, value: str) -> alt.Chart:
 _ORDER = [alt.SortField("order")]
 
 
-def _most(x: alt.X, column: str) -> alt.Chart:
+def _most(x: alt.X, column: str, ink: str) -> alt.Chart:
     """A thin line at the most that a bucket had: its mean alone would hide a peak."""
     rule = _base("detail").transform_filter("datum.records > 1")
-    rule = rule.mark_rule(clip=True, strokeWidth=1.2, opacity=0.8)
+    rule = rule.mark_rule(clip=True, strokeWidth=1.2, color=ink)
     return rule.encode(x=x, x2="x2:Q", y=alt.Y(f"{column}:Q"))
 
 
-def _composition(x: alt.X, num_blocks: int) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
+def _composition(x: alt.X, num_blocks: int, ink: str) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
     scale = alt.Scale(domain=[0, num_blocks], nice=False)
     stack = _stack(x, list(_STATES), "state", "blocks").encode(
         y=_y("low:Q", "blocks", scale=scale),
@@ -178,7 +181,7 @@ def _composition(x: alt.X, num_blocks: int) -> tuple[list[alt.Chart], list[alt.T
         alt.Tooltip("free:Q", title="free blocks, mean", format=",.1f"),
         alt.Tooltip("free_min:Q", title="free blocks, least", format=","),
     ]
-    return [stack, _most(x, "active_max")], shown
+    return [stack, _most(x, "active_max", ink)], shown
 
 
 def _queues(x: alt.X) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
@@ -246,7 +249,7 @@ def _events(x: alt.X) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
     return [bars], shown
 
 
-def _durations(x: alt.X) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
+def _durations(x: alt.X, ink: str) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
     columns = [f"{name}_ms" for name in _TIMES]
     meaning = {f"{name}_ms": state for name, state in _TIMES.items()}
     stack = (
@@ -262,4 +265,4 @@ def _durations(x: alt.X) -> tuple[list[alt.Chart], list[alt.Tooltip]]:
         alt.Tooltip("step_ms_max:Q", title="longest step (ms)", format=",.2f"),
         alt.Tooltip("steps:Q", title="steps that ran the model", format=","),
     ]
-    return [stack, _most(x, "step_ms_max")], shown
+    return [stack, _most(x, "step_ms_max", ink)], shown

@@ -201,7 +201,7 @@ class PreemptionLog:
             self._open[event.sequence].resumed = _Resumed(step.seq, step.step, step.time)
 
     def _lookup(self, event: PrefixLookup, step: Step) -> None:
-        if event.resumed and event.sequence in self._open:
+        if event.sequence in self._open:
             self._open[event.sequence].found = event.hit
 
     def _recomputed(self, event: Computed, step: Step) -> None:

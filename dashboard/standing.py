@@ -12,8 +12,11 @@ def small(text: str) -> None:
     st.markdown(f":small[{text}]")
 
 
-def shows(look: Look, what: str) -> bool:
-    """Say as of when `what` is shown; False where nothing may be shown, and why is said."""
+def shows(look: Look, what: str, later: str = "what came later is not shown") -> bool:
+    """Say as of when `what` is shown; False where nothing may be shown, and why is said.
+
+    `later` is what a rewound page says of the records after its moment.
+    """
     if look.header is None:
         st.info(
             f"Nothing has come from {escape(look.feed.source_name)} yet: {escape(look.status.text)}.",
@@ -26,11 +29,11 @@ def shows(look: Look, what: str) -> bool:
             icon=":material/sync_problem:",
         )
         return False
-    small(as_of(look, what))
+    small(as_of(look, what, later))
     return True
 
 
-def as_of(look: Look, what: str) -> str:
+def as_of(look: Look, what: str, later: str) -> str:
     """The sentence that `shows` says."""
     step = f"step {max(0, look.step):,}"
     if look.live:
@@ -39,7 +42,7 @@ def as_of(look: Look, what: str) -> str:
     if not look.feed.live and at_end:
         return f"{what} at {step}, the end of this recording."
     ago = f", {seconds(look.ago)} before the {'newest' if look.feed.live else 'last'} record"
-    return f"{what} as known at {step}{ago}: what came later is not shown."
+    return f"{what} as known at {step}{ago}: {later}."
 
 
 def unknown(look: Look, *facts: str) -> list[str]:

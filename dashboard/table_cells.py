@@ -101,12 +101,12 @@ def _others(state: PoolState, block: int, sequence: int, request: str) -> str:
 
 
 def _joins(cells: list[Cell]) -> list[Join]:
-    above: dict[tuple[int, int], Cell] = {}
+    # A block stands at the same logical index in all tables that share it, so in one column.
+    above: dict[int, Cell] = {}
     joins = []
     for cell in cells:
-        key = (cell.column, cell.block)
-        if key in above:
-            upper = above[key]
+        if cell.block in above:
+            upper = above[cell.block]
             joins.append(Join(cell.block, cell.column, upper.row, upper.label, cell.label))
-        above[key] = cell
+        above[cell.block] = cell
     return joins

@@ -234,7 +234,7 @@ def _figures_table(diff: TraceDiff) -> None:
         key="compare-figures",
         placeholder="unknown",
         column_config={
-            "figure": st.column_config.TextColumn("figure", pinned=True),
+            "figure": st.column_config.TextColumn("figure", pinned=True, width=190),
             "unit": st.column_config.TextColumn("unit", width="small"),
             "A": _number("A", "Of run A, in the row's unit"),
             "B": _number("B", "Of run B, in the row's unit"),

@@ -170,7 +170,7 @@ def _frame(stories: list[Preemption], recompute: bool) -> pd.DataFrame:
 
 
 def _number(label: str, help: str, **options: str) -> object:
-    return st.column_config.NumberColumn(label, help=help, width="small", **options)
+    return st.column_config.NumberColumn(label, help=help, **options)
 
 
 _COLUMNS = {
@@ -230,7 +230,7 @@ def _totals(stories: list[Preemption], needy: bool, recompute: bool) -> None:
         key=f"preemption-totals-{'needy' if needy else 'victims'}",
         placeholder="–",
         column_config={
-            "request": st.column_config.TextColumn("request", width="medium"),
+            "request": st.column_config.TextColumn("request", pinned=True),
             "preemptions": _number("preemptions", "How often"),
             "blocks": _number("blocks", "Blocks released"),
             "tokens lost": _number("tokens lost", "Computed tokens whose KV was given up"),

@@ -141,13 +141,13 @@ def _frame(rows: list[RequestRow]) -> pd.DataFrame:
 
 
 def _number(label: str, help: str, **options: str) -> object:
-    return st.column_config.NumberColumn(label, help=help, width="small", **options)
+    return st.column_config.NumberColumn(label, help=help, **options)
 
 
 _COLUMNS = {
-    "request": st.column_config.TextColumn("request", help="The request's id", width="medium"),
+    "request": st.column_config.TextColumn("request", help="The request's id", pinned=True),
     "state": st.column_config.TextColumn(
-        "state", help="Of its unfinished sequences, or how it ended", width="medium"
+        "state", help="Of its unfinished sequences, or how it ended"
     ),
     "sequences": _number("sequences", "Completions that it asked for (n)"),
     "prompt tokens": _number("prompt tokens", "Tokens of its prompt", format="localized"),

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from dashboard.chart_spec import ink
 from dashboard.charts_timeline import (
     PICKED,
     RANGE,
@@ -41,7 +42,8 @@ def timeline_page(session: Session) -> None:
 @st.fragment(run_every=2.0)
 def _body(session: Session) -> None:
     look = session.look()
-    if not shows(look, "The timeline"):
+    hidden, shown = "what came later is not shown", "what came later is right of the dashed line"
+    if not shows(look, "The timeline", shown if st.session_state.get(LATER_KEY) else hidden):
         return
     axis = _controls(look)
     rows = look.feed.history.rows() if st.session_state.get(LATER_KEY) else look.rows
@@ -65,7 +67,7 @@ def _body(session: Session) -> None:
         small(f"This source does not know {fact.replace('_', ' ')}: its chart is left out.")
     timeline_chart(
         timeline_data(overview, detail, moment),
-        timeline_spec(axis, look.header.num_blocks, panels),
+        timeline_spec(axis, look.header.num_blocks, panels, ink()),
         key,
         lambda: _clicked(session, key),
     )

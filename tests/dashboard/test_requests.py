@@ -80,6 +80,16 @@ def test_a_life_goes_from_the_queue_over_prefill_and_preemption_back_to_decode()
     ]
 
 
+def test_what_the_prefix_cache_had_counts_as_computed() -> None:
+    story = told(
+        step(0, 100.0, added("mine", 1), PrefixLookup(1, 4, 3, LookupStop.LAST_TOKEN_KEPT)),
+        step(1, 101.0, Computed(1, 1)),
+        step(2, 102.0, Computed(1, 1)),
+    )
+    assert [(work.prefill, work.decode) for work in story.work] == [(1, 0), (0, 1)]
+    assert story.token_waits == 1
+
+
 def test_a_fork_begins_to_decode_when_its_step_ends() -> None:
     story = told(
         step(0, 100.0, added("mine", 1, n=2), Computed(1, 4), Fork(1, 2)),

@@ -46,14 +46,15 @@ def test_a_bucket_keeps_mean_least_and_most_of_levels_and_the_sum_of_events() ->
 
 def test_the_most_of_two_levels_together_is_not_the_sum_of_their_mosts() -> None:
     frame = bucketed(
-        rows_of({"waiting": 5}, {"preempted": 4}, {"waiting": 1}, {}), Axis.STEP, 0.0, 1
+        rows_of({"waiting": 3, "preempted": 1}, {"preempted": 5}, {}, {}), Axis.STEP, 0.0, 1
     )
     assert frame.iloc[0]["queued_max"] == 5
-    assert frame.iloc[0]["waiting_max"] + frame.iloc[0]["preempted_max"] == 9
+    assert frame.iloc[0]["waiting_max"] + frame.iloc[0]["preempted_max"] == 8
 
 
 def test_no_bucket_spans_missing_records() -> None:
     rows = rows_of({}, {}, {"segment": 1, "time": 150.0}, {"segment": 1, "time": 151.0})
+    assert list(bucketed(rows, Axis.STEP, 0.0, 1)["records"])[0] == 2
     frame = bucketed(rows, Axis.TIME, 100.0, 2)
     ends = dict(zip(frame["segment"], frame["x2"], strict=False))
     assert set(frame["segment"]) == {0, 1}
@@ -109,7 +110,7 @@ def test_any_number_of_rows_becomes_few_buckets_that_add_up() -> None:
 
 
 def test_what_a_source_does_not_know_has_no_chart() -> None:
-    spec = timeline_spec(Axis.STEP, 48, ("queues", "events"))
+    spec = timeline_spec(Axis.STEP, 48, ("queues", "events"), "#000000")
     assert len(spec["vconcat"]) == 3
     picked = next(param for param in spec["params"] if param["name"] == "picked")
     assert len(picked["views"]) == 2
@@ -129,6 +130,7 @@ def test_the_axis_and_what_came_later_can_be_chosen(watched: Path) -> None:
     app.session_state[LATER_KEY] = True
     app.run(timeout=30)
     assert not app.exception
+    assert "right of the dashed line" in texts(app)
 
 
 def test_before_the_first_step_the_page_says_what_to_do(watched: Path) -> None:
