@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 from dashboard.request_table import unfinished_rows
 from tests.dashboard.browser import chromium, needs_chromium, running_dashboard
@@ -42,12 +42,24 @@ def page(browser: Browser) -> Iterator[Page]:
     page.close()
 
 
-def click_row(page: Page, row: int) -> None:
-    """Mark a row of the page's first table."""
+def click_row(page: Page, row: int, shows: Locator) -> None:
+    """Mark a row of the page's first table, and wait for what that shows.
+
+    A table is drawn a little before it takes clicks.
+    """
     table = page.get_by_test_id("stDataFrame").first
     table.locator("canvas").first.wait_for()
-    box = table.bounding_box()
-    page.mouse.click(box["x"] + 14, box["y"] + HEAD + ROW * row + ROW / 2)
+
+    def clicked() -> bool:
+        box = table.bounding_box()
+        page.mouse.click(box["x"] + 14, box["y"] + HEAD + ROW * row + ROW / 2)
+        try:
+            shows.wait_for(timeout=6_000)
+        except TimeoutError:
+            return False
+        return True
+
+    wait_for(clicked, seconds=30, what="a click on the table")
 
 
 def chart(page: Page, number: int = 0) -> Locator:
@@ -63,7 +75,7 @@ def tip_at(page: Page, x: float, y: float) -> dict[str, str] | None:
     tip = page.locator("#vg-tooltip-element.visible")
     try:
         tip.wait_for(timeout=400)
-    except Exception:
+    except TimeoutError:
         return None
     rows = tip.locator("tr").evaluate_all(
         "rows => rows.map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
@@ -77,8 +89,7 @@ def test_from_a_request_to_its_block_in_the_pool_and_back(
     state = folded(small_trace, 120)
     name = unfinished_rows(state)[0].request
     page.goto(f"{dashboard}/requests?seq=120")
-    click_row(page, 0)
-    page.get_by_role("heading", name=f"Request {name}").wait_for()
+    click_row(page, 0, page.get_by_role("heading", name=f"Request {name}"))
     box = chart(page).bounding_box()
     places = ((box["x"] + x, box["y"] + y) for y in range(60, 120, 10) for x in (75, 90))
     found = next((at, tip) for at in places if (tip := tip_at(page, *at)) and "index" in str(tip))
@@ -139,11 +150,8 @@ def test_the_story_of_a_preemption_tells_the_numbers_of_the_trace(
     page.get_by_role("button", name="Go to step").first.wait_for()
     for row in (0, 3):
         told = expected[row]
-        click_row(page, row)
-        story = page.get_by_test_id(
-            "stMarkdown",
-        ).filter(has_text="was preempted")
-        expect(story).to_contain_text(f"Step {told.step}, second", timeout=15_000)
+        story = page.get_by_test_id("stMarkdown").filter(has_text="was preempted")
+        click_row(page, row, story.filter(has_text=f"Step {told.step}, second"))
         text = story.inner_text()
         assert f"request {told.request} was preempted" in text
         assert f"{told.blocks} block" in text
@@ -164,9 +172,8 @@ def test_what_is_selected_stays_so_while_a_live_page_refreshes(
             page = browser.new_page(viewport={"width": 1400, "height": 1600})
             page.goto(f"{url}/requests")
             page.get_by_text("Requests now, live").wait_for(timeout=20_000)
-            click_row(page, 2)
             heading = page.locator("h4")
-            heading.wait_for()
+            click_row(page, 2, heading)
             name, seen = heading.inner_text(), set()
             with engine.running(0.05):
                 for _ in range(3):

@@ -54,7 +54,7 @@ def test_the_most_of_two_levels_together_is_not_the_sum_of_their_mosts() -> None
 
 def test_no_bucket_spans_missing_records() -> None:
     rows = rows_of({}, {}, {"segment": 1, "time": 150.0}, {"segment": 1, "time": 151.0})
-    assert list(bucketed(rows, Axis.STEP, 0.0, 1)["records"])[0] == 2
+    assert bucketed(rows, Axis.STEP, 0.0, 1).iloc[0]["records"] == 2
     frame = bucketed(rows, Axis.TIME, 100.0, 2)
     ends = dict(zip(frame["segment"], frame["x2"], strict=False))
     assert set(frame["segment"]) == {0, 1}
