@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dashboard.holders import in_words
 from dashboard.journal import EndedRequest
 from engine.events import PoolState
 from engine.events.records import SequenceStatus
@@ -49,7 +50,7 @@ def unfinished_rows(state: PoolState) -> list[RequestRow]:
         rows.append(
             RequestRow(
                 request=request.request,
-                state=_state(statuses),
+                state=in_words(statuses),
                 ended=False,
                 sequences=request.n,
                 prompt_tokens=request.prompt_tokens,
@@ -81,13 +82,4 @@ def ended_row(ended: EndedRequest, knows: list[str]) -> RequestRow:
         queue_seconds=ended.queue_seconds if timed else None,
         first_token_seconds=ended.first_token_seconds if timed else None,
         duration_seconds=ended.duration_seconds if timed else None,
-    )
-
-
-def _state(statuses: list[SequenceStatus]) -> str:
-    order = (SequenceStatus.RUNNING, SequenceStatus.PREEMPTED, SequenceStatus.WAITING)
-    return ", ".join(
-        status.value if len(statuses) == 1 else f"{statuses.count(status)} {status.value}"
-        for status in order
-        if status in statuses
     )

@@ -5,7 +5,7 @@ the moment goes back, or to another request, it begins again.
 """
 
 from collections.abc import Callable
-from typing import Any
+from weakref import ref
 
 from dashboard.history import History
 from dashboard.journal import EndedRequest
@@ -24,9 +24,10 @@ class StoryReader:
     """Not thread-safe. `story` costs a keyframe and the request's records at first."""
 
     def __init__(self) -> None:
-        self._key: Any = None
+        # Weak: the past of an engine that was restarted is not to be kept for this.
+        self._past: ref[Past] | None = None
         self._story: RequestStory | None = None
-        self._last_state: tuple[Any, PoolState | None] = (None, None)
+        self._last_state: tuple[ref[Past], int, PoolState | None] | None = None
 
     def story(
         self,
@@ -40,12 +41,13 @@ class StoryReader:
 
         `progress` is told records done, of how many.
         """
-        story, key = self._story, (id(past), request)
-        if story is None or self._key != key or story.seq > upto:
+        story = self._story
+        same = story is not None and story.request == request and self._past() is past
+        if not same or story.seq > upto:
             first = max(start, upto - MAX_RECORDS, past.first_seq)
             story = RequestStory(request)
             story.load(past.state_at(past.nearest(min(first, upto))))
-            self._story, self._key = None, key
+            self._story, self._past = None, ref(past)
         begun = story.seq
         for record in past.records(begun, upto):
             if record.seq != story.seq + 1:
@@ -59,14 +61,14 @@ class StoryReader:
 
     def state_before(self, past: Past, seq: int) -> PoolState | None:
         """The pool before record `seq`, for the tables of what ended in it; None where not kept."""
-        key = (id(past), seq)
-        if self._last_state[0] != key:
+        kept = self._last_state
+        if kept is None or kept[0]() is not past or kept[1] != seq:
             try:
                 state = _before_releases(past, seq)
             except PastError:
                 state = None
-            self._last_state = (key, state)
-        return self._last_state[1]
+            kept = self._last_state = (ref(past), seq, state)
+        return kept[2]
 
 
 def _before_releases(past: Past, seq: int) -> PoolState | None:
