@@ -2,10 +2,11 @@
 
 A pump (live.py, replay.py) hands records in from its thread; sessions and pages read.
 
-    records -> Feed.apply -> Scene    (the newest PoolState and its cells)
-                          -> Memory   (records and keyframes, to go back)
-                          -> History  (rows for rates, charts, the scrubber)
-                          -> Journal  (sentences and ended requests)
+    records -> Feed.apply -> Scene          (the newest PoolState and its cells)
+                          -> Memory         (records and keyframes, to go back)
+                          -> History        (rows for rates, charts, the scrubber)
+                          -> Journal        (sentences and ended requests)
+                          -> PreemptionLog  (what each preemption cost)
 """
 
 import threading
@@ -16,6 +17,7 @@ from enum import StrEnum
 from dashboard.history import History
 from dashboard.journal import EndedRequest, Journal, Line
 from dashboard.past import LIVE_BYTES, Memory, Past
+from dashboard.preemption_log import Preemption, PreemptionLog
 from dashboard.recorded import TRACE_BYTES, RecordedPast
 from dashboard.scene import Scene
 from engine.events import encode
@@ -68,6 +70,7 @@ class Feed:
         self.lag: float | None = None
         self._memory: Memory | None = None
         self._journal = Journal()
+        self._preemptions = PreemptionLog()
         self._lock = threading.Lock()
         self._status = Status(Phase.CONNECTING, f"connecting to {source_name}")
 
@@ -84,6 +87,7 @@ class Feed:
             if before is None or not _same_pool(before, header):
                 self.generation += 1
                 self.history, self._journal = History(), Journal()
+                self._preemptions = PreemptionLog()
                 self._memory = Memory(header, LIVE_BYTES if self.live else TRACE_BYTES)
                 self.past = self._memory
             self.version += 1
@@ -104,6 +108,7 @@ class Feed:
                 case Step():
                     self.history.add(self.scene.grid, record)
                     self._journal.note(state, record)
+                    self._preemptions.note(record)
                     self._memory.append(line or encode(record), state)
                     self._note_arrival(record)
                 case Keyframe():
@@ -111,6 +116,7 @@ class Feed:
                         self.history.interrupt()
                         self._memory.begin(state)
                     self._journal.load(state)
+                    self._preemptions.load(state, unbroken)
                     self.last_arrival = time.monotonic()
                 case Gap():
                     self._journal.gap(record)
@@ -156,6 +162,11 @@ class Feed:
         """The last `count` requests that had ended by record `upto` (None: now), newest first."""
         with self._lock:
             return self._journal.ended(count, upto)
+
+    def preemptions(self, upto: int | None = None) -> list[Preemption]:
+        """Every preemption known after record `upto` (None: now) as a story, newest first."""
+        with self._lock:
+            return self._preemptions.stories(upto)
 
 
 def _same_pool(one: Header, other: Header) -> bool:

@@ -35,7 +35,7 @@ def holders(state: PoolState) -> list[Holder]:
         rows.append(
             Holder(
                 request=request.request,
-                state=_state(statuses),
+                state=in_words(statuses),
                 prompt_tokens=request.prompt_tokens,
                 n=request.n,
                 blocks=len(blocks),
@@ -64,7 +64,8 @@ def top_holders(state: PoolState, count: int = 5) -> list[tuple[str, int]]:
     return sorted(held.items(), key=lambda row: (-row[1], row[0]))[:count]
 
 
-def _state(statuses: list[SequenceStatus]) -> str:
+def in_words(statuses: list[SequenceStatus]) -> str:
+    """The statuses of a request's sequences: "running", or "2 running, 1 waiting"."""
     order = (SequenceStatus.RUNNING, SequenceStatus.PREEMPTED, SequenceStatus.WAITING)
     return ", ".join(
         status.value if len(statuses) == 1 else f"{statuses.count(status)} {status.value}"

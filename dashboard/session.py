@@ -193,6 +193,11 @@ class Session:
     # -- looking ----------------------------------------------------------------------------------
 
     @property
+    def seq(self) -> int | None:
+        """The record at which a session that is not live stands; None before it has looked."""
+        return self._seq
+
+    @property
     def restless(self) -> bool:
         """Whether `look` may find another moment although the feed has not changed."""
         return self.playing or self._wanted is not None or self._wanted_at is not None

@@ -72,6 +72,7 @@ class Viewer:
             session.feed.version,
             id(session.feed),
             session.live,
+            session.seq,  # a page's look may have gone there
             session.playing,
             session.speed,
             session.selection,
