@@ -63,7 +63,7 @@ def serve(settings: ServeSettings) -> None:
     if not settings.events:
         log.info("no events: /v1/events, /v1/pool and /metrics are off")
     log.info("ready on %s", base_url(settings.host, settings.port))
-    run_until_signal(app, context.engine, settings.host, settings.port, settings.shutdown_timeout)
+    run_until_signal(app, context, settings.host, settings.port, settings.shutdown_timeout)
 
 
 def build_context(settings: ServeSettings) -> ServiceContext:

@@ -13,16 +13,18 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from engine.service.engine_thread import EngineThread
+from engine.service.context import ServiceContext
 from engine.service.ports import is_loopback
 
 log = logging.getLogger("glasspool")
 SECONDS_FOR_LAST_BYTES = 3
 """How long connections have to take what was written, once the engine has stopped."""
+SECONDS_FOR_VIEWERS = 2.0
+"""How long viewers have to read the last records."""
 
 
 def run_until_signal(
-    app: FastAPI, engine: EngineThread, host: str, port: int, drain_seconds: float
+    app: FastAPI, context: ServiceContext, host: str, port: int, drain_seconds: float
 ) -> None:
     """Serve `app` until SIGINT or SIGTERM; returns when all has ended."""
     config = uvicorn.Config(
@@ -34,13 +36,16 @@ def run_until_signal(
         # On loopback nothing is won by fewer bytes, and each viewer would be compressed for alone.
         ws_per_message_deflate=not is_loopback(host),
     )
-    _Server(config, engine, drain_seconds).run()
+    _Server(config, context, drain_seconds).run()
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, engine: EngineThread, drain_seconds: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, context: ServiceContext, drain_seconds: float
+    ) -> None:
         super().__init__(config)
-        self._engine = engine
+        self._context = context
+        self._engine = context.engine
         self._drain_seconds = drain_seconds
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -54,7 +59,17 @@ class _Server(uvicorn.Server):
         self._engine.refuse_new_requests()
         await self._drain()
         await asyncio.to_thread(self._engine.stop)
+        await self._tell_viewers()
         await super().shutdown(sockets)
+
+    async def _tell_viewers(self) -> None:
+        """Let viewers read how it ended; one that does not read is not waited for long."""
+        viewers, event_log = self._context.viewers, self._context.event_log
+        deadline = time.monotonic() + SECONDS_FOR_VIEWERS
+        while viewers.longest_queue(event_log) and not self.force_exit:
+            if time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(0.02)
 
     async def _drain(self) -> None:
         """Wait for running requests. Viewers of the events stay connected and see it."""

@@ -56,7 +56,12 @@ def test_after_the_timeout_what_is_left_is_aborted_and_told_so(tmp_path, stream)
     with start(*options) as server, concurrent.futures.ThreadPoolExecutor(1) as pool:
         running = pool.submit(server.complete, "Hello", stream=stream, **LONG)
         wait_until(lambda: runs(server), what="the request runs")
-        assert server.stop() == 0
+        with StreamReader(server.events_url) as viewer:
+            viewer.read()
+            server.popen.send_signal(signal.SIGTERM)
+            assert viewer.read_until_idle().totals.requests_finished == {"abort": 1}
+        assert server.popen.wait(20) == 0
+        server._reader.join(10)
         answer = running.result()
     if stream:
         *_, error, done = answer.text.strip().split("\n\n")
