@@ -61,6 +61,9 @@ class _Server(uvicorn.Server):
         await asyncio.to_thread(self._engine.stop)
         await self._tell_viewers()
         await super().shutdown(sockets)
+        if self.force_exit:
+            # uvicorn leaves the application's end out when it is hurried; nothing is waited for here.
+            await self.lifespan.shutdown()
 
     async def _tell_viewers(self) -> None:
         """Let viewers read how it ended; one that does not read is not waited for long."""

@@ -85,6 +85,7 @@ def test_a_second_signal_stops_at_once(tmp_path):
         assert server.stop(seconds=10) == 0
         # Answered with an abort, or cut off: it was told to be quick.
         assert running.exception() is not None or running.result().status_code == 503
+    assert "Traceback" not in server.output
     assert outcomes(path) == ["abort"]
 
 
