@@ -49,8 +49,8 @@ class _Server(uvicorn.Server):
         self._drain_seconds = drain_seconds
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal asks for an end, the second for one at once."""
-        self.force_exit = self.should_exit
+        """The first signal asks for an end, the second for one at once, where the first would wait."""
+        self.force_exit = self.should_exit and self._drain_seconds > 0
         self.should_exit = True
 
     async def shutdown(self, sockets: list | None = None) -> None:
