@@ -7,6 +7,7 @@ then           what is left is aborted and told so, the recording is closed, the
 
 import asyncio
 import logging
+import signal
 import time
 from types import FrameType
 
@@ -36,6 +37,10 @@ def run_until_signal(
         # On loopback nothing is won by fewer bytes, and each viewer would be compressed for alone.
         ws_per_message_deflate=not is_loopback(host),
     )
+    # uvicorn listens to both while it serves, and then restores what was before: when all has ended
+    # but this process itself, another signal would only spoil its exit code.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     _Server(config, context, drain_seconds).run()
 
 
@@ -46,11 +51,16 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._context = context
         self._engine = context.engine
+        self._hurried = False
         self._drain_seconds = drain_seconds
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal asks for an end, the second for one at once, where the first would wait."""
-        self.force_exit = self.should_exit and self._drain_seconds > 0
+        """The first signal asks for an end, the second for one at once.
+
+        uvicorn's own way to hurry (`force_exit`) is not taken: it cuts requests off, with a traceback
+        each. Once the engine has stopped, they end by themselves.
+        """
+        self._hurried = self.should_exit
         self.should_exit = True
 
     async def shutdown(self, sockets: list | None = None) -> None:
@@ -61,15 +71,12 @@ class _Server(uvicorn.Server):
         await asyncio.to_thread(self._engine.stop)
         await self._tell_viewers()
         await super().shutdown(sockets)
-        if self.force_exit:
-            # uvicorn leaves the application's end out when it is hurried; nothing is waited for here.
-            await self.lifespan.shutdown()
 
     async def _tell_viewers(self) -> None:
         """Let viewers read how it ended; one that does not read is not waited for long."""
         viewers, event_log = self._context.viewers, self._context.event_log
         deadline = time.monotonic() + SECONDS_FOR_VIEWERS
-        while viewers.longest_queue(event_log) and not self.force_exit:
+        while viewers.longest_queue(event_log) and not self._hurried:
             if time.monotonic() >= deadline:
                 break
             await asyncio.sleep(0.02)
@@ -83,7 +90,7 @@ class _Server(uvicorn.Server):
                 self._drain_seconds,
             )
         deadline = time.monotonic() + self._drain_seconds
-        while self._engine.alive and self._engine.unfinished and not self.force_exit:
+        while self._engine.alive and self._engine.unfinished and not self._hurried:
             if time.monotonic() >= deadline:
                 break
             await asyncio.sleep(0.05)

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import signal
+import time
 
 import httpx
 import pytest
@@ -93,3 +94,21 @@ def test_an_idle_server_stops_without_waiting():
     with start() as server:
         assert server.stop(seconds=10) == 0
     assert "stopping" not in server.output
+
+
+@pytest.mark.parametrize("pause", [0, 0.02, 0.1, 0.2, 0.35, 0.5])
+def test_a_second_signal_at_any_moment_leaves_no_traceback_and_a_clean_exit(pause):
+    """As from a terminal, whose Ctrl-C is followed by the SIGTERM of whoever started the server."""
+    with (
+        start("--shutdown-timeout", "0") as server,
+        concurrent.futures.ThreadPoolExecutor(2) as pool,
+    ):
+        for stream in (False, True):
+            pool.submit(server.complete, "Hello", stream=stream, **LONG)
+        wait_until(lambda: runs(server), what="the requests run")
+        with StreamReader(server.events_url) as viewer:
+            viewer.read()
+            server.popen.send_signal(signal.SIGINT)
+            time.sleep(pause)
+            assert server.stop(seconds=15) == 0
+    assert "Traceback" not in server.output
