@@ -1,11 +1,11 @@
 """The Streamlit script: page settings, the list of pages, and what stands above each of them.
 
-To add a page: a module in dashboard/views with a function that takes the Session, and a line in
-PAGES. The bar with source, player and banners is drawn here, above the page.
+To add a page: a module in dashboard/views with a function, and a line in PAGES. What stands above a
+page about a source (source, player, banners) is drawn here.
 """
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -19,33 +19,59 @@ from dashboard.views.preemptions import preemptions_page
 from dashboard.views.requests import requests_page
 from dashboard.views.timeline import timeline_page
 
-PAGES: list[tuple[str, str, str, Callable[[Session], None]]] = [
-    ("Pool", "pool", ":material/grid_view:", pool_page),
-    ("Requests", "requests", ":material/list_alt:", requests_page),
-    ("Timeline", "timeline", ":material/timeline:", timeline_page),
-    ("Preemptions", "preemptions", ":material/eject:", preemptions_page),
-    ("Compare", "compare", ":material/compare_arrows:", compare_page),
+
+@dataclass(frozen=True)
+class SourcePage:
+    """A page about a source: the bar with source and player stands above it, the pool if asked for.
+
+    `title`, `path` (in the address) and `icon` are those of the navigation.
+    """
+
+    title: str
+    path: str
+    icon: str
+    draw: Callable[[Session], None]
+    with_pool: bool = False
+
+    def __call__(self) -> None:
+        session = top_of_page(with_pool=self.with_pool)
+        if session is not None:
+            self.draw(session)
+
+
+@dataclass(frozen=True)
+class PlainPage:
+    """A page that needs no source: nothing stands above it."""
+
+    title: str
+    path: str
+    icon: str
+    draw: Callable[[], None]
+
+    def __call__(self) -> None:
+        self.draw()
+
+
+PAGES: list[SourcePage | PlainPage] = [
+    SourcePage("Pool", "pool", ":material/grid_view:", pool_page, with_pool=True),
+    SourcePage("Requests", "requests", ":material/list_alt:", requests_page),
+    SourcePage("Timeline", "timeline", ":material/timeline:", timeline_page),
+    SourcePage("Preemptions", "preemptions", ":material/eject:", preemptions_page),
+    SourcePage("Compare", "compare", ":material/compare_arrows:", compare_page),
 ]
-"""Title, path in the address, icon, function. The first is the start page."""
-
-
-def _page(path: str, draw: Callable[[Session], None]) -> None:
-    session = top_of_page(with_pool=path == "pool")
-    if session is not None:
-        draw(session)
-
+"""In the order of the navigation. The first is the start page."""
 
 # A Material icon would be fetched from Google for the browser's tab; in the page it is local.
 st.set_page_config(page_title="Glasspool", page_icon=ICON, layout="wide")
 pages = {
-    path: st.Page(
-        partial(_page, path, draw),
-        title=title,
-        icon=icon,
-        url_path=path,
-        default=path == "pool",
+    page.path: st.Page(
+        page.__call__,
+        title=page.title,
+        icon=page.icon,
+        url_path=page.path,
+        default=page is PAGES[0],
     )
-    for title, path, icon, draw in PAGES
+    for page in PAGES
 }
 offer(pages)
 st.navigation(list(pages.values()), position="top").run()

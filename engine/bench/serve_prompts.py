@@ -9,11 +9,11 @@ Prompts differ from one another from their first token on, so that a prefix cach
 share, but for blocks to which a trace gives equal names: these are equal here too.
 """
 
-import random
 from enum import StrEnum
 
 import msgspec
 
+from engine.workloads.prompts import prompt_bytes
 from engine.workloads.request import WorkloadRequest
 
 WORDS = (
@@ -25,7 +25,6 @@ WORDS = (
     *("head", "house", "service", "friend", "father", "power", "hour", "game", "line", "end"),
     *("member", "law", "car", "city"),
 )
-# randbytes draws a long prompt hundreds of times faster than one number at a time would be.
 _BYTE_TO_ID = bytes(128 + byte % 128 for byte in range(256))
 _BYTE_TO_WORD = tuple(WORDS[byte % len(WORDS)] for byte in range(256))
 
@@ -58,19 +57,10 @@ class Prompts:
 
     def body(self, number: int, request: WorkloadRequest) -> bytes:
         """The JSON body of request `number` of the run."""
-        drawn = self._drawn(number, request)
+        drawn = prompt_bytes(self.seed, number, request)
         if self.endpoint is Endpoint.COMPLETIONS:
             prompt = {"prompt": list(drawn.translate(_BYTE_TO_ID))}
         else:
             text = " ".join(_BYTE_TO_WORD[byte] for byte in drawn)
             prompt = {"messages": [{"role": "user", "content": text}]}
         return msgspec.json.encode({**self._common, "max_tokens": request.output_tokens, **prompt})
-
-    def _drawn(self, number: int, request: WorkloadRequest) -> bytes:
-        """A random byte for each token of the prompt."""
-        shared = b"".join(
-            random.Random(f"{self.seed} block {name}").randbytes(request.prefix_block_tokens)
-            for name in request.prefix_ids
-        )[: request.prompt_tokens]
-        own = random.Random(f"{self.seed} request {number}")
-        return shared + own.randbytes(request.prompt_tokens - len(shared))

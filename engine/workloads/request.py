@@ -18,7 +18,9 @@ class WorkloadRequest(msgspec.Struct, frozen=True):
     arrival: seconds from the workload's start. prompt_tokens, output_tokens: at least 1. prefix_ids:
     names of the prompt's blocks of prefix_block_tokens tokens, from its beginning; the last one may
     be cut by the prompt's end. Equal names stand for equal tokens; tokens beyond the named blocks
-    are this request's own.
+    are this request's own. n: completions, as beams with use_beam_search. outputs: the length of each
+    completion, where these differ; then output_tokens is the longest. max_tokens: what the client
+    allowed; 0 is output_tokens. priority: lower first, where the engine's policy asks for it.
     """
 
     arrival: float
@@ -26,6 +28,11 @@ class WorkloadRequest(msgspec.Struct, frozen=True):
     output_tokens: int
     prefix_ids: tuple[int, ...] = ()
     prefix_block_tokens: int = 0
+    n: int = 1
+    use_beam_search: bool = False
+    outputs: tuple[int, ...] = ()
+    max_tokens: int = 0
+    priority: int = 0
 
 
 def planned(arrivals: Iterable[float], lengths: Iterable[Lengths]) -> Iterator[WorkloadRequest]:
@@ -55,6 +62,8 @@ def scaled(
             arrival=request.arrival / rate,
             prompt_tokens=_scaled(request.prompt_tokens, length),
             output_tokens=_scaled(request.output_tokens, length),
+            outputs=tuple(_scaled(output, length) for output in request.outputs),
+            max_tokens=_scaled(request.max_tokens, length) if request.max_tokens else 0,
             prefix_block_tokens=(
                 _scaled(request.prefix_block_tokens, length) if request.prefix_ids else 0
             ),
