@@ -10,7 +10,8 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from tests.servers import free_port, wait_until
+from engine.service.ports import free_port
+from tests.servers import wait_until
 
 
 @dataclass

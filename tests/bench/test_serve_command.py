@@ -12,9 +12,10 @@ import pytest
 
 from engine.bench.serve_settings import Workload
 from engine.core.config import ConfigError
+from engine.service.ports import free_port
 from tests.bench.fake_openai import Answer, FakeServer
 from tests.bench.settings import settings
-from tests.servers import Process, free_port, wait_until
+from tests.servers import Process, wait_until
 
 
 def bench(*args: str, **environment: str) -> tuple[int, str]:
