@@ -16,7 +16,8 @@ import pyzstd
 
 from engine.events.codec import encode
 from engine.events.lines import MAX_LINE_BYTES, LineReader, TraceError
-from engine.events.pool_state import FoldError, PoolState
+from engine.events.pool_contents import FoldError
+from engine.events.pool_state import PoolState
 from engine.events.records import Gap, Header, Keyframe, Step
 
 __all__ = ["MAX_LINE_BYTES", "KeyframePolicy", "TraceError", "TraceReader", "TraceWriter"]
