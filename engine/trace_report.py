@@ -10,7 +10,8 @@ from rich.table import Table
 from engine.events.checking import Report
 from engine.events.diff import IGNORED, Figure, TraceDiff
 from engine.events.rules.broken import RULES
-from engine.events.stats import Level, Percentiles, TraceStats
+from engine.events.stats import TraceStats
+from engine.events.summaries import Level, Percentiles
 
 UNKNOWN = "unknown"
 _MORE = (".count", ".p90", ".max", ".min", ".mean_by_step")
