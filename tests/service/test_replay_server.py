@@ -10,11 +10,11 @@ from engine.events import PoolState, TraceReader, TraceWriter, encode
 from engine.events.records import Gap, Header, Keyframe, Step
 from engine.service.ports import free_port
 from tests.core.driver import sorted_rows
-from tests.demo_data import TRACES
+from tests.demo_data import OVERVIEW
 from tests.servers import Process, wait_until
 from tests.service.clients import StreamReader
 
-TRACE = TRACES[0]
+TRACE = OVERVIEW
 
 
 class Replay(Process):
