@@ -14,6 +14,7 @@ Lengths are tokens whose KV is stored; memory is counted in slots, room for one 
 """
 
 from engine.lab.allocators import Kind, LabSettings, make_allocator
+from engine.lab.attention_times import Measured, read_attention
 from engine.lab.dynamic import DynamicRun, LabRequest, lab_requests, run_all, run_allocator
 from engine.lab.kv_shape import SHAPES, KvShape
 from engine.lab.moment import Account, Moment, Segment, Use
@@ -29,6 +30,7 @@ __all__ = [
     "KvShape",
     "LabRequest",
     "LabSettings",
+    "Measured",
     "Moment",
     "Sample",
     "Segment",
@@ -39,6 +41,7 @@ __all__ = [
     "default_sample",
     "lab_requests",
     "make_allocator",
+    "read_attention",
     "read_lengths",
     "run_all",
     "run_allocator",

@@ -125,9 +125,7 @@ class _Running:
 
 
 class _Simulation:
-    def __init__(
-        self, allocator: Allocator, requests: Sequence[LabRequest], moments: int
-    ) -> None:
+    def __init__(self, allocator: Allocator, requests: Sequence[LabRequest], moments: int) -> None:
         self.allocator = allocator
         self.requests = requests
         self.placeable = [
@@ -140,14 +138,13 @@ class _Simulation:
         self.turn = 0
         self.now = self.start = requests[0].arrival if requests else 0
         self.end = requests[-1].arrival + 1 if requests else 0
-        self.events = [
-            (requests[number].arrival, _ARRIVE, number, 0) for number in self.placeable
-        ]
+        self.events = [(requests[number].arrival, _ARRIVE, number, 0) for number in self.placeable]
         heapq.heapify(self.events)
         self.arrived = 0
         steps = self.end - self.start
         self.to_show = sorted(
-            {self.start + steps * (i + 1) // moments - 1 for i in range(moments)} - {self.start - 1},
+            {self.start + steps * (i + 1) // moments - 1 for i in range(moments)}
+            - {self.start - 1},
             reverse=True,
         )
         self.moments: list[Moment] = []

@@ -1,7 +1,7 @@
 """A buddy allocator: pieces of powers of two, split in halves on the way down, joined on the way up.
 
-    16 ──────────────► 8 | 8 ──────► 8 | 4 4         a piece's buddy is the other half of its parent:
-                                                     its address differs in one bit, the piece's size
+16 ──────────────► 8 | 8 ──────► 8 | 4 4         a piece's buddy is the other half of its parent:
+                                                 its address differs in one bit, the piece's size
 """
 
 from engine.lab.allocators.allocator import Allocator, Extent
