@@ -22,7 +22,6 @@ def static_chart(rows: list[Row]) -> alt.LayerChart:
             "use": use,
             "slots": row[column],
             "order": order,
-            "utilisation": row["utilisation"],
         }
         for row in rows
         for order, (use, column) in enumerate((("stored", "stored"), ("internal", "wasted")))
@@ -37,12 +36,12 @@ def static_chart(rows: list[Row]) -> alt.LayerChart:
         order="order:Q",
     )
     text = (
-        base.transform_filter("datum.use == 'stored'")
+        alt.Chart(alt.Data(values=rows))
         .transform_calculate(label="format(datum.utilisation, '.1%') + ' used'")
-        .mark_text(align="left", dx=4, color="black")
-        .encode(x=alt.datum(0), y=y, text="label:N")
+        .mark_text(align="left", dx=4)
+        .encode(x="taken:Q", y=y, text="label:N")
     )
-    return alt.layer(bars, text.encode(color=alt.value("white"))).properties(width=560, height=170)
+    return alt.layer(bars, text).properties(width=560, height=170)
 
 
 def dynamic_chart(rows: list[Row]) -> alt.Chart:
@@ -87,13 +86,15 @@ def map_chart(rows: list[Row], step: int) -> alt.Chart:
 def sweep_chart(rows: list[Row]) -> alt.VConcatChart:
     """Utilisation, table entries and, where measured, attention's time over the block size."""
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("block size:O", title="block size (slots)")
+        x=alt.X("block size:O", title="block size (slots)", axis=alt.Axis(labelAngle=0))
     )
     panels = [
-        base.mark_line(point=True, color=COLOURS["stored"])
+        base.mark_line(point=alt.OverlayMarkDef(color=COLOURS["stored"]), color=COLOURS["stored"])
         .encode(y=alt.Y("utilisation:Q", scale=alt.Scale(zero=False), axis=alt.Axis(format="%")))
         .properties(title="Utilisation", width=420, height=130),
-        base.mark_line(point=True, color=COLOURS["reserved"])
+        base.mark_line(
+            point=alt.OverlayMarkDef(color=COLOURS["reserved"]), color=COLOURS["reserved"]
+        )
         .encode(y=alt.Y("table entries:Q", scale=alt.Scale(type="log")))
         .properties(title="Block-table entries", width=420, height=130),
     ]
@@ -110,7 +111,9 @@ def sweep_chart(rows: list[Row]) -> alt.VConcatChart:
                     y=alt.Y("least:Q", title="paged / contiguous", scale=alt.Scale(zero=False)),
                     y2="most:Q",
                 ),
-                times.mark_line(point=True, color=COLOURS["external"]).encode(y=y),
+                times.mark_line(
+                    point=alt.OverlayMarkDef(color=COLOURS["external"]), color=COLOURS["external"]
+                ).encode(y=y),
             ).properties(
                 title="Time of attention, measured: median, least and most of all shapes",
                 width=420,
