@@ -45,9 +45,9 @@ class Account:
 
     @property
     def utilisation(self) -> float:
-        """Share of what sequences hold that stores a token, 0..1; 1 where they hold nothing."""
+        """Share of what sequences hold that stores a token, 0..1; 0 where they hold nothing."""
         held = self.stored + self.reserved + self.internal
-        return self.stored / held if held else 1.0
+        return self.stored / held if held else 0.0
 
 
 class Holding(NamedTuple):

@@ -46,6 +46,14 @@ class Sample:
             )
         return replace(self, lengths=kept, left_out=len(self.lengths) - len(kept))
 
+    def within(self, tokens: int) -> "Sample":
+        """The first sequences, at most `tokens` in all but always one."""
+        kept, stored = 1, sum(self.lengths[0])
+        while kept < len(self.lengths) and stored + sum(self.lengths[kept]) <= tokens:
+            stored += sum(self.lengths[kept])
+            kept += 1
+        return replace(self, lengths=self.lengths[:kept])
+
 
 def default_sample(count: int = COUNT, seed: int = 0) -> Sample:
     """Many short ones and a long tail: min(4096, exp of a normal of mean 5.5 and deviation 0.9).

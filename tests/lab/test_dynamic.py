@@ -41,7 +41,7 @@ def arriving(draw):
 
 
 @given(kind=st.sampled_from(list(Kind)), memory=st.integers(24, 150), requests=arriving())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_each_moment_sums_to_the_memory_and_is_what_the_address_map_shows(kind, memory, requests):
     steps = requests[-1].arrival + 1 - requests[0].arrival
     result = run_allocator(kind, requests, memory, TINY, moments=steps)
@@ -68,7 +68,7 @@ def test_each_moment_sums_to_the_memory_and_is_what_the_address_map_shows(kind, 
 
 
 @given(kind=st.sampled_from(list(Kind)), memory=st.integers(1, 150), requests=arriving())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_all_that_fit_end_and_the_others_are_refused(kind, memory, requests):
     result = run_allocator(kind, requests, memory, TINY)
     assert result.requests == len(requests)
