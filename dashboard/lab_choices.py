@@ -18,7 +18,7 @@ BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MODEL_LENGTHS = (1024, 2048, 4096, 8192, 16_384, 32_768)
 MEMORIES = (4096, 8192, 16_384, 32_768, 65_536)
 MOST_SEQUENCES = 2_000
-_FIRST: dict[str, Any] = {
+FIRST: dict[str, Any] = {
     "lab-kind": SAMPLE,
     "lab-count": MOST_SEQUENCES,
     "lab-seed": 0,
@@ -37,6 +37,7 @@ _FIRST: dict[str, Any] = {
     "lab-every": 10.0,
     "lab-requests": 500,
 }
+"""What the inputs begin with, by their keys."""
 _KEPT = "lab-kept"
 
 
@@ -70,7 +71,7 @@ class Traffic:
 
 def remember() -> None:
     """Bring back what was chosen before another page was shown; call it before the first input."""
-    kept = st.session_state.setdefault(_KEPT, dict(_FIRST))
+    kept = st.session_state.setdefault(_KEPT, dict(FIRST))
     for key, value in kept.items():
         st.session_state.setdefault(key, value)
 

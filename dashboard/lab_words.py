@@ -1,5 +1,6 @@
 """What the page "Lab" says in words: a sentence for each allocator, with its own figures in it."""
 
+from dashboard.markdown import escape
 from dashboard.readable import plural
 from engine.lab import DynamicRun, Kind, LabSettings, Measured, StaticUsage, SweepPoint
 
@@ -72,12 +73,14 @@ def sweep_sentences(points: list[SweepPoint], measured: Measured | None) -> list
         "waste little.",
     ]
     if measured is not None:
-        ratios = [(size, measured.ratio(size)) for size in sizes]
         times = ", ".join(
-            f"{ratio.median:.2f} × with blocks of {size}" for size, ratio in ratios if ratio
+            f"{ratio.median:.2f} × (blocks of {size})"
+            for size in sizes
+            if (ratio := measured.ratio(size))
         )
-        sentences[1] += (
-            f" Measured here, attention over blocks takes {times} of what it takes over one strip."
+        sentences.append(
+            f"**Measured:** attention over blocks takes {times} the time that it takes over one strip, "
+            f"on {escape(measured.device or 'a device that the file does not tell')}."
         )
     return sentences
 

@@ -25,6 +25,7 @@ from dashboard.lab_results import (
 )
 from dashboard.lab_words import dynamic_sentences, static_sentences, sweep_sentences
 from dashboard.markdown import escape
+from dashboard.readable import plural
 from dashboard.standing import small
 from engine.events import TraceError
 from engine.lab import ConfigError, DynamicRun, Kind, Sample, Use
@@ -70,7 +71,7 @@ def _what(found: Sample, stored: Sample) -> None:
         )
     more = f" ({'; '.join(notes)})" if notes else ""
     small(
-        f"{len(stored.lengths):,} sequences, **{sum(stored.totals):,} tokens**, the longest "
+        f"{plural(len(stored.lengths), 'sequence')}, **{sum(stored.totals):,} tokens**, the longest "
         f"{max(stored.totals):,}{more}."
     )
 
