@@ -10,6 +10,7 @@ import typer
 
 from engine import __version__
 from engine.bench.commands import app as bench_app
+from engine.capacity_command import capacity
 from engine.core.config import ConfigError
 from engine.events import TraceError
 from engine.trace_commands import app as trace_app
@@ -27,6 +28,7 @@ app = typer.Typer(
 
 app.add_typer(bench_app, name="bench")
 app.add_typer(trace_app)
+app.command()(capacity)
 
 
 @app.command()
