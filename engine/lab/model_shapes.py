@@ -55,7 +55,7 @@ class ModelShape(msgspec.Struct, frozen=True):
     def attention(self) -> str:
         """How query heads share KV heads, in words."""
         if self.heads is None:
-            return f"{self.kv_heads} KV heads"
+            return "query heads unknown"
         if self.heads == self.kv_heads:
             return f"multi-head: {self.heads} query heads, as many KV heads"
         if self.kv_heads == 1:
@@ -88,7 +88,7 @@ PUBLIC_MODELS: tuple[ModelShape, ...] = (
     _published("Qwen/Qwen3-0.6B", 28, 16, 8, 128, 596_049_920),
     _published("Qwen/Qwen3-8B", 36, 32, 8, 128, 8_190_735_360),
     _published("Qwen/Qwen3-32B", 64, 64, 8, 128, 32_762_123_264),
-    _published("TinyLlama/TinyLlama-1.1B", 22, 32, 4, 64, 1_100_048_384),
+    _published("TinyLlama/TinyLlama-1.1B-Chat-v1.0", 22, 32, 4, 64, 1_100_048_384),
     _published("meta-llama/Llama-2-7b", 32, 32, 32, 128, 6_738_415_616),
     _published("meta-llama/Llama-2-70b", 80, 64, 8, 128, 68_976_648_192),
     _published("meta-llama/Llama-3.2-1B", 16, 32, 8, 64, 1_235_814_400),
@@ -98,13 +98,13 @@ PUBLIC_MODELS: tuple[ModelShape, ...] = (
     _published("mistralai/Mistral-7B-v0.3", 32, 32, 8, 128, 7_248_023_552),
     _published("google/gemma-2b", 18, 8, 1, 256, 2_506_172_416),
 )
-_VARIANTS = ("-instruct", "-chat", "-base", "-hf", "-it")
+_VARIANTS = {"instruct", "chat", "base", "hf", "it"}
 
 
 def model_shape(model: str) -> ModelShape:
     """The shape of a local folder's model, or of one of PUBLIC_MODELS by its name.
 
-    An organisation before the name and endings such as -Instruct do not matter. Raises ConfigError.
+    An organisation before the name and words such as Instruct in it do not matter. Raises ConfigError.
     """
     if Path(model).is_dir():
         return read_shape(Path(model))
@@ -120,10 +120,8 @@ def model_shape(model: str) -> ModelShape:
 
 
 def _plain(name: str) -> str:
-    name = name.rstrip("/").rpartition("/")[2].lower()
-    while name.endswith(_VARIANTS):
-        name = name.rpartition("-")[0]
-    return name
+    words = name.rstrip("/").rpartition("/")[2].lower().split("-")
+    return "-".join(word for word in words if word not in _VARIANTS)
 
 
 def read_shape(folder: Path) -> ModelShape:
