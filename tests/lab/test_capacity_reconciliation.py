@@ -109,6 +109,7 @@ def test_longer_sequences_are_the_length():
 
 def test_shorter_sequences_add():
     assert effects(seen([32] * 500)) == {Cause.LENGTH: -250}
+    assert reconcile(SIZING, LENGTH, seen([32] * 500)).largest is None
 
 
 def test_lengths_around_the_mean_fill_their_last_blocks_less():
@@ -287,11 +288,13 @@ def test_of_a_trace_the_median_of_the_records_with_a_queue_is_taken(busy):
 
 def test_of_a_trace_without_a_queue_the_fullest_record_is_taken(tmp_path):
     head, records = busy_run(num_blocks=60, max_num_seqs=8)
+    records = [record for record in records if record.seq < 4]
     steps = steps_of(records)
     assert not any(step.queues.waiting + step.queues.preempted for step in steps)
     found = observe_trace(write_trace(tmp_path / "calm.jsonl.zst", head, records))
     most = max(step.queues.running for step in steps)
     assert found.running == most
+    assert sum(step.queues.running == most for step in steps) > 1
     assert found.seq == next(step.seq for step in steps if step.queues.running == most)
 
 
