@@ -14,7 +14,7 @@ from engine.core.memory_size import parse_bytes
 from engine.events import PoolState, TraceReader, decode
 from engine.events.records import Header, Keyframe
 from engine.events.trace import MAX_LINE_BYTES
-from engine.lab.capacity import GpuBudget, Sizing
+from engine.lab.capacity import GpuBudget, Sizing, parse_lengths
 from engine.lab.capacity_report import CapacityReport, as_data, print_report
 from engine.lab.model_shapes import ModelShape, model_shape
 from engine.lab.observation import Observation, observe, observe_trace
@@ -86,13 +86,13 @@ def capacity(
     ):
         raise ConfigError("give a memory: --kv-cache-memory 12.4GB, or --gpu-memory 24GiB")
     # What is given is checked before anything is read.
-    numbers = None if lengths is None else _lengths(lengths)
+    numbers = None if lengths is None else parse_lengths(lengths)
     shape = _shape(model, layers, kv_heads, head_dim)
     header, seen = _observed(engine, trace)
     if shape is None and header is not None:
         shape = _shape_of_engine(header)
     if numbers is None:
-        numbers = _lengths(
+        numbers = parse_lengths(
             str(header.config["max_model_len"]) if _tells_longest(header) else LENGTHS
         )
     if has_memory:
@@ -186,16 +186,6 @@ def _memory(
 
 def _tells_longest(header: Header | None) -> bool:
     return header is not None and isinstance(header.config.get("max_model_len"), int)
-
-
-def _lengths(text: str) -> list[int]:
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) < 1:
-        raise ConfigError(f"{text} is no list of lengths: write it like 512,4096")
-    return numbers
 
 
 def engine_state(url: str, api_key: str | None) -> PoolState:

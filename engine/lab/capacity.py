@@ -12,6 +12,17 @@ from collections.abc import Sequence
 import msgspec
 
 from engine.core.config import ConfigError
+from engine.core.memory_size import parse_bytes
+
+__all__ = [
+    "ConfigError",
+    "GpuBudget",
+    "LengthRow",
+    "Sizing",
+    "blocks_of",
+    "parse_bytes",
+    "parse_lengths",
+]
 
 
 class GpuBudget(msgspec.Struct, frozen=True):
@@ -105,3 +116,14 @@ def blocks_of(length: int, block_size: int) -> int:
     if length < 1:
         raise ConfigError(f"a length of {length} tokens has no block; it must be at least 1")
     return -(-length // block_size)
+
+
+def parse_lengths(text: str) -> list[int]:
+    """'512, 4096' as numbers of tokens. Raises ConfigError."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = [0]
+    if min(numbers) < 1:
+        raise ConfigError(f"{text!r} is no list of lengths: write it like 512,4096")
+    return numbers

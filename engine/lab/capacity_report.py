@@ -9,7 +9,7 @@ from rich.table import Table
 from engine.lab.capacity import GpuBudget, LengthRow, Sizing
 from engine.lab.model_shapes import ModelShape
 from engine.lab.observation import Observation
-from engine.lab.reconciliation import Reconciliation
+from engine.lab.reconciliation import Reconciliation, conclusion
 
 
 class CapacityReport(msgspec.Struct, frozen=True):
@@ -118,21 +118,3 @@ def _account(found: Reconciliation) -> Table:
     table.add_section()
     table.add_row("runs", f"{found.runs:,}", "")
     return table
-
-
-def conclusion(found: Reconciliation, seen: Observation) -> list[str]:
-    """What to take from an account, in sentences."""
-    lines = [
-        f"Sized for {found.sized_for:,}, runs {found.runs:,} "
-        f"({seen.waiting:,} waiting) at step {max(0, seen.step):,} of {seen.engine}."
-    ]
-    if not seen.running:
-        lines.append("No sequence runs at this moment: look again under load.")
-    elif found.missing <= 0:
-        lines.append("Nothing is missing.")
-    if found.largest is not None and seen.running:
-        lines.append(
-            f"Most is taken by {found.largest.cause}: {found.largest.missing:,} sequences; "
-            f"{found.largest.why}."
-        )
-    return lines

@@ -1,6 +1,6 @@
 """What an engine's pool really held at one moment: read from a PoolState, live or of a trace."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -86,13 +86,11 @@ def observe(state: PoolState) -> Observation:
 def observe_trace(
     path: Path, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Observation:
-    """The moment of a trace that tells most of its capacity.
+    """The fullest moment of a trace, which is read twice for it.
 
-    Where requests waited, as many sequences ran as the engine could: the median of those records is
-    taken, the first with so many. Else it is the first record with the most running sequences. The
-    trace is read twice. Raises TraceError for one that is damaged, ConfigError for one without steps.
+    Raises TraceError for one that is damaged, ConfigError for one without steps.
     """
-    seq = _telling_record(path, progress)
+    seq = fullest(_moments(path, progress))
     with TraceReader(path) as reader:
         for record, state in reader.fold():
             if isinstance(record, Step) and state.seq == seq:
@@ -100,22 +98,31 @@ def observe_trace(
     raise ConfigError(f"{path} has no step: there is nothing to compare with")
 
 
-def _telling_record(path: Path, progress: Callable[[int, int], None]) -> int | None:
-    # Running sequences -> [records, the first of them]; by numbers that stay few in any long trace.
-    full: dict[int, list[int]] = {}
-    most, most_seq = -1, None
+def _moments(path: Path, progress: Callable[[int, int], None]) -> Iterator[tuple[int, int, int]]:
     with TraceReader(path) as reader:
         for number, (record, state) in enumerate(reader.fold()):
             if number % RECORDS_PER_TELL == 0:
                 progress(reader.position, 2 * reader.size)
-            if not isinstance(record, Step):
-                continue
-            queues = state.queues
-            if queues.running > most:
-                most, most_seq = queues.running, state.seq
-            if queues.waiting + queues.preempted:
-                full.setdefault(queues.running, [0, state.seq])[0] += 1
-    half = (sum(records for records, _ in full.values()) + 1) // 2
+            if isinstance(record, Step):
+                queues = state.queues
+                yield state.seq, queues.running, queues.waiting + queues.preempted
+
+
+def fullest(moments: Iterable[tuple[int, int, int]]) -> int | None:
+    """The seq that tells most of an engine's capacity, of (seq, running, waiting) in their order.
+
+    Where sequences waited, as many ran as the engine could: the median of those moments is taken, the
+    first with so many. Else it is the first with the most running. None without any moment.
+    """
+    # Running sequences -> [moments, the first of them]: few numbers, however long it goes on.
+    full: dict[int, list[int]] = {}
+    most, most_seq = -1, None
+    for seq, running, waiting in moments:
+        if running > most:
+            most, most_seq = running, seq
+        if waiting:
+            full.setdefault(running, [0, seq])[0] += 1
+    half = (sum(count for count, _ in full.values()) + 1) // 2
     for running in sorted(full):
         half -= full[running][0]
         if half <= 0:

@@ -92,6 +92,24 @@ def reconcile(sizing: Sizing, length: int, seen: Observation) -> Reconciliation:
     )
 
 
+def conclusion(found: Reconciliation, seen: Observation) -> list[str]:
+    """What to take from an account, in sentences."""
+    lines = [
+        f"Sized for {found.sized_for:,}, runs {found.runs:,} "
+        f"({seen.waiting:,} waiting) at step {max(0, seen.step):,} of {seen.engine}."
+    ]
+    if not seen.running:
+        lines.append("No sequence runs at this moment: look again under load.")
+    elif found.missing <= 0:
+        lines.append("Nothing is missing.")
+    if found.largest is not None and seen.running:
+        lines.append(
+            f"Most is taken by {found.largest.cause}: {found.largest.missing:,} sequences; "
+            f"{found.largest.why}."
+        )
+    return lines
+
+
 class _Account:
     """`fit`: the sequences that fit with the causes so far."""
 

@@ -167,7 +167,7 @@ def test_the_state_of_an_engine_is_read_from_its_stream():
         ),
         (
             ("--model", "gemma-2b", "--kv-cache-memory", "1GB", "--lengths", "12,x"),
-            "12,x is no list of lengths",
+            "'12,x' is no list of lengths",
         ),
         (("--model", "gemma-2b", "--kv-cache-memory", "1GB", "--dtype", "int3"), "dtype int3"),
         (("--engine", "x", "--trace", "y"), "give one of them"),
