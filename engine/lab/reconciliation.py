@@ -100,12 +100,14 @@ def conclusion(found: Reconciliation, seen: Observation) -> list[str]:
     ]
     if not seen.running:
         lines.append("No sequence runs at this moment: look again under load.")
-    elif found.missing <= 0:
+    elif found.missing == 0:
         lines.append("Nothing is missing.")
-    if found.largest is not None and seen.running:
+    else:
+        sign = 1 if found.missing > 0 else -1
+        most = max(found.effects, key=lambda effect: sign * effect.missing)
+        done = "taken" if sign > 0 else "added"
         lines.append(
-            f"Most is taken by {found.largest.cause}: {found.largest.missing:,} sequences; "
-            f"{found.largest.why}."
+            f"Most is {done} by {most.cause}: {abs(most.missing):,} sequences; {most.why}."
         )
     return lines
 
@@ -194,7 +196,9 @@ def _from_limits(account: _Account, seen: Observation) -> None:
             Cause.MAX_NUM_SEQS, min(account.fit, most), f"at most {most:,} sequences may run"
         )
     if seen.waiting:
-        cause, why = Cause.ROOM, f"{seen.waiting:,} wait, but the next does not fit in what is free"
+        cause, why = Cause.ROOM, f"{seen.waiting:,} waiting"
+        if account.fit > seen.running:
+            why += ": the next needs more than is free, or starts with the next step"
     else:
         cause, why = Cause.DEMAND, "nothing waits: no more was asked for"
     account.set(cause, seen.running, why)

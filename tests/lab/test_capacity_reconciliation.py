@@ -25,7 +25,7 @@ from engine.events.records import (
 )
 from engine.lab.capacity import Sizing, blocks_of
 from engine.lab.observation import Observation, observe, observe_trace
-from engine.lab.reconciliation import Cause, own_sizing, reconcile
+from engine.lab.reconciliation import Cause, conclusion, own_sizing, reconcile
 from tests.core.driver import config
 from tests.events.traces import busy_run, full_header, steps_of, write_trace
 
@@ -303,3 +303,26 @@ def test_a_trace_without_steps_is_refused(tmp_path):
     path = write_trace(tmp_path / "empty.jsonl.zst", head, records[:1])
     with pytest.raises(ConfigError, match="has no step"):
         observe_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("observation", "sentence"),
+    [
+        (seen([LENGTH] * 250), "Nothing is missing."),
+        (seen([], waiting=0), "No sequence runs at this moment: look again under load."),
+        (
+            seen([LENGTH] * 200, max_num_seqs=200),
+            "Most is taken by max_num_seqs: 50 sequences; at most 200 sequences may run.",
+        ),
+        (
+            seen([LENGTH] * 500, active=1000),
+            "Most is added by sharing: 250 sequences; 2,000 table entries are 1,000 blocks.",
+        ),
+    ],
+)
+def test_the_conclusion_names_what_did_most(observation, sentence):
+    first, said = conclusion(reconcile(SIZING, LENGTH, observation), observation)
+    assert first == (
+        f"Sized for 250, runs {observation.running} ({observation.waiting} waiting) at step 5 of e."
+    )
+    assert said == sentence
