@@ -10,6 +10,7 @@ import typer
 
 from engine import __version__
 from engine.bench.commands import app as bench_app
+from engine.capacity_command import capacity
 from engine.core.config import ConfigError
 from engine.events import TraceError
 from engine.lab_commands import app as lab_app
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench")
 app.add_typer(lab_app, name="lab")
 app.add_typer(trace_app)
+app.command()(capacity)
 
 
 @app.command()
