@@ -33,13 +33,18 @@ class Hit:
 
 
 class PrefixIndex:
-    """Full, computed blocks by content. `hash_bits` is the width of a key."""
+    """Full, computed blocks by content. `hash_bits` is the width of a key.
 
-    def __init__(self, block_size: int, hash_bits: int, enabled: bool = True) -> None:
+    `salt` is drawn anew unless it is given, for a run that is to be repeated bit by bit.
+    """
+
+    def __init__(
+        self, block_size: int, hash_bits: int, enabled: bool = True, salt: bytes | None = None
+    ) -> None:
         self.block_size = block_size
         self.enabled = enabled
         self._hash_bits = hash_bits
-        self._salt = secrets.token_bytes(16)
+        self._salt = secrets.token_bytes(16) if salt is None else salt
         self._blocks: dict[int, int] = {}
         self._entries: dict[int, IndexEntry] = {}
 
