@@ -160,7 +160,7 @@ class Scheduler:
         plan = Plan()
         preempted_any = False
         # A decode's token is its own; what prefills may use is what the decodes leave.
-        decodes = sum(sequence.remaining == 1 for sequence in self.running)
+        decodes = sum([sequence.remaining == 1 for sequence in self.running])
         budget = self.config.max_num_batched_tokens - decodes
         position = 0
         while position < len(self.running):

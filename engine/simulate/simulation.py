@@ -21,6 +21,7 @@ from engine.simulate.asked import STOP, Asked
 
 BYTES = 256
 SALT = bytes(16)
+STEPS_A_TELL = 256
 
 
 class VirtualClock:
@@ -85,10 +86,12 @@ class Simulation:
         self.refused: list[str] = []
         """Why, a sentence for each request that the engine did not take."""
 
-    def run(self, requests: Iterable[Asked], progress: Callable[[float], None] = id) -> None:
+    def run(
+        self, requests: Iterable[Asked], progress: Callable[[float], None] = lambda now: None
+    ) -> None:
         """Serve the requests, which come in order of arrival, to the end of the last one.
 
-        `progress` is told the simulated time after each step.
+        `progress` is told the simulated time now and then.
         """
         engine, clock = self.engine, self.clock
         coming = iter(requests)
@@ -99,7 +102,8 @@ class Simulation:
                 following = next(coming, None)
             if engine.has_work:
                 engine.step()
-                progress(clock.now)
+                if engine.steps % STEPS_A_TELL == 0:
+                    progress(clock.now)
             elif following is not None:
                 # What was refused is told at its time, not when the next request comes.
                 engine.tell()
