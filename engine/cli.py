@@ -12,6 +12,7 @@ from engine import __version__
 from engine.bench.commands import app as bench_app
 from engine.core.config import ConfigError
 from engine.events import TraceError
+from engine.simulate_commands import app as simulate_app
 from engine.trace_commands import app as trace_app
 
 # No import of torch or streamlit here: `--help` and the dashboard start without the engine's weight.
@@ -27,6 +28,7 @@ app = typer.Typer(
 
 app.add_typer(bench_app, name="bench")
 app.add_typer(trace_app)
+app.add_typer(simulate_app)
 
 
 @app.command()

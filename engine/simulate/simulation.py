@@ -8,6 +8,7 @@ A request enters before the first step at or after its arrival. Nothing depends 
 same requests, configuration and cost give the same records.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from engine.core.config import EngineConfig, RequestError
@@ -45,7 +46,7 @@ class ScriptedRunner(ModelFreeRunner):
         self._scripts: dict[str, list[Iterator[Drawn]]] = {}
 
     def expect(self, request: Asked) -> None:
-        """Take note of what will be said, before the request is added."""
+        """Take note of what a request's completions will say, before it first runs."""
         self._scripts[request.request_id] = [
             map(Drawn, _ended(output, request.max_tokens)) for output in request.outputs
         ]
@@ -83,8 +84,10 @@ class Simulation:
         self.engine = LLMEngine(
             config, self.runner, clock=self.clock, hash_salt=SALT, on_record=on_record
         )
-        self.refused: list[str] = []
-        """Why, a sentence for each request that the engine did not take."""
+        self.refused: Counter[str] = Counter()
+        """Requests that the engine did not take, by why: a RejectWhy, or `malformed`."""
+        self.first_refusal: str | None = None
+        """Of the first of them, the sentence that its client would have been told."""
 
     def run(
         self, requests: Iterable[Asked], progress: Callable[[float], None] = lambda now: None
@@ -111,6 +114,7 @@ class Simulation:
         engine.tell()
 
     def _add(self, asked: Asked) -> None:
+        told = len(self.engine.scheduler.events)
         try:
             request = Request(
                 asked.request_id,
@@ -120,11 +124,13 @@ class Simulation:
                 on_finish=self.runner.forget,
                 priority=asked.priority,
             )
-            self.runner.expect(asked)
             self.engine.add(request)
         except RequestError as error:
-            self.runner.forget(request)
-            self.refused.append(str(error))
+            self.first_refusal = self.first_refusal or str(error)
+            rejected = self.engine.scheduler.events[told:]
+            self.refused[str(rejected[0].why) if rejected else "malformed"] += 1
+        else:
+            self.runner.expect(asked)
 
 
 def _ended(output: Sequence[int], max_tokens: int) -> Sequence[int]:
