@@ -14,11 +14,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.runner import StepCost
 from engine.simulate.cost import DEFAULT, described, parse_cost
+from engine.simulate.fit import fit_trace
+from engine.simulate.recorded import read_recorded, recorded_config
 from engine.simulate.recording import Shape
-from engine.simulate.runs import Outcome, Scene, check_all, run_one
-from engine.simulate.settings import Variation, configured, variations
-from engine.simulate.source import GENERATED, Source, WorkloadSettings, workload
+from engine.simulate.runs import Outcome, Scene, distinct, recorded_outcome, run_one
+from engine.simulate.settings import Variation, configured, policy, variations
+from engine.simulate.source import GENERATED, WorkloadSettings, workload
 from engine.simulate.table import print_outcome, print_outcomes
+from engine.simulate.targets import Targets
 
 app = typer.Typer()
 
@@ -42,6 +45,13 @@ def simulate(
             help=f"A public trace (Azure, BurstGPT, Mooncake), or {', '.join(GENERATED)}.",
         ),
     ] = None,
+    from_trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A recorded .jsonl.zst file: ask again what it was asked, and what if.",
+        ),
+    ] = None,
     rate: Annotated[float, typer.Option(help="Requests a second of a generated workload.")] = 1.0,
     prompt_tokens: Annotated[
         str, typer.Option(help="Of a generated workload: 256, or 64-512 (uniform).")
@@ -61,8 +71,11 @@ def simulate(
         str | None,
         typer.Option(
             help="What a step takes: gpu-32b or cpu (estimates), or seconds like "
-            "step=0.015,prefill=1e-4,decode=5e-5,key=5e-8."
+            "step=0.015,prefill=1e-4,decode=5e-5,key=5e-8. By default gpu-32b, or fitted to --from."
         ),
+    ] = None,
+    cost_from: Annotated[
+        Path | None, typer.Option(help="Fit the cost to the steps of a recorded .jsonl.zst file.")
     ] = None,
     block_size: Annotated[int | None, typer.Option(help="Slots in a block.")] = None,
     num_gpu_blocks_override: Annotated[int | None, typer.Option(help="Blocks in the pool.")] = None,
@@ -103,11 +116,16 @@ def simulate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write the run's trace to this .jsonl.zst file."),
+        typer.Option(
+            help="A .jsonl.zst file for the run's trace; or a folder for a table and a chart."
+        ),
     ] = None,
+    keep_traces: Annotated[
+        bool, typer.Option("--keep-traces", help="Write every run's trace to that folder too.")
+    ] = False,
 ) -> None:
     """Run the engine on a virtual clock, without a model: thousands of times faster than life."""
-    options = {
+    changes = {
         "block_size": block_size,
         "num_gpu_blocks_override": num_gpu_blocks_override,
         "max_model_len": max_model_len,
@@ -118,50 +136,74 @@ def simulate(
         "long_prefill_token_threshold": long_prefill_token_threshold,
         "watermark": watermark,
         "max_num_queued_reqs": max_num_queued_reqs,
-        "scheduling_policy": scheduling_policy,
+        "scheduling_policy": None if scheduling_policy is None else policy(scheduling_policy),
     }
-    changes = {name: value for name, value in options.items() if value is not None}
-    if workload_name is None:
-        raise ConfigError("nothing to simulate: give --workload NAME or --workload FILE")
-    source = workload(
-        WorkloadSettings(
-            name=workload_name,
-            seed=seed,
-            rate=rate,
-            prompt_tokens=prompt_tokens,
-            output_tokens=output_tokens,
-            sigma=sigma,
-            rate_scale=rate_scale,
-            length_scale=length_scale,
-            seconds=seconds,
-            num_requests=num_requests,
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if (workload_name is None) == (from_trace is None):
+        raise ConfigError(
+            "give --workload (a file or a name), or --from a recorded run: one of them"
         )
-    )
-    step_cost = parse_cost(cost or DEFAULT)
-    scene = Scene(source, configured(BASE, changes), step_cost, Shape(cost or DEFAULT))
-    runs = variations(vary or [])
-    check_all(scene, runs)
+    if cost is not None and cost_from is not None:
+        raise ConfigError("give --cost or --cost-from, not both")
     console = _console()
-    _introduce(console, source, step_cost)
-    outcomes = _run_all(scene, runs, out)
-    if len(outcomes) == 1:
-        print_outcome(console, outcomes[0])
+    if from_trace is None:
+        source = workload(
+            WorkloadSettings(
+                name=workload_name,
+                seed=seed,
+                rate=rate,
+                prompt_tokens=prompt_tokens,
+                output_tokens=output_tokens,
+                sigma=sigma,
+                rate_scale=rate_scale,
+                length_scale=length_scale,
+                seconds=seconds,
+                num_requests=num_requests,
+            )
+        )
+        named = None if cost_from else cost or DEFAULT
+        step_cost = _cost(console, named, cost_from)
+        shape = Shape(named or f"cost of {cost_from.name}")
+        scene = Scene(source, configured(BASE, changes), step_cost, shape)
+        recorded = []
     else:
-        print_outcomes(console, outcomes)
-
-
-def _introduce(console: Console, source: Source, cost: StepCost) -> None:
+        with _bar("reading", 1.0):
+            source = read_recorded(from_trace)
+        step_cost = _cost(console, cost, cost_from or from_trace)
+        config = recorded_config(source.header, changes)
+        scene = Scene(source, config, step_cost, source.shape, source.anchor)
+        recorded = [recorded_outcome(source)]
+    runs = distinct(scene, variations(vary or []))
     console.print(f"[bold]{escape(source.description)}[/bold]: {source.count:,} requests")
-    console.print(f"cost: {described(cost)}\n")
+    for note in source.notes:
+        console.print(f"  {escape(note)}")
+    console.print(f"a step takes {described(step_cost)}\n")
+    targets = Targets(out, keep_traces, len(runs))
+    outcomes = _run_all(scene, runs, targets)
+    if recorded or len(outcomes) > 1:
+        print_outcomes(console, [*recorded, *outcomes])
+    else:
+        print_outcome(console, outcomes[0])
+    for path in targets.save([*recorded, *outcomes], source.description):
+        print(f"wrote {path}", file=sys.stderr)
 
 
-def _run_all(scene: Scene, runs: list[Variation], out: Path | None) -> list[Outcome]:
+def _cost(console: Console, cost: str | None, trace: Path | None) -> StepCost:
+    """By its name or numbers; without any, fitted to a trace, and how well is told."""
+    if cost is not None:
+        return parse_cost(cost)
+    fit = fit_trace(trace)
+    console.print(f"cost of {escape(trace.name)}: {fit}")
+    return fit.cost
+
+
+def _run_all(scene: Scene, runs: list[Variation], targets: "Targets") -> list[Outcome]:
     outcomes = []
     for number, variation in enumerate(runs, 1):
         name = f"run {number} of {len(runs)}" if len(runs) > 1 else "simulating"
         span = (scene.source.last - scene.source.start) / variation.rate_scale
         with _bar(name, span) as tell:
-            outcomes.append(run_one(scene, variation, out, tell))
+            outcomes.append(run_one(scene, variation, targets.trace(variation.name), tell))
     return outcomes
 
 

@@ -58,7 +58,8 @@ class TraceStats(msgspec.Struct, frozen=True):
     1 - fragmentation. sharing: references / active blocks. All three at the ends of records.
     recompute_tax: recomputed / computed tokens. prefix_hit_rate: found / looked-up prompt tokens.
     output_tokens: of requests that ended. inter_token includes time spent preempted.
-    simulated: no model ran, times are a cost model's. left_out counts step records in gaps, `unseen_seconds` the time these took.
+    simulated: no model ran, times are a cost model's. left_out counts step records in gaps,
+    `unseen_seconds` the time these took.
     """
 
     model: str

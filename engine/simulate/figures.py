@@ -1,12 +1,12 @@
-"""What came of a simulated run, counted while it runs. The same meanings as in events/stats.py."""
+"""What came of a run, simulated or recorded. The same meanings as in events/stats.py."""
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
-from engine.events.records import RequestFinished, Step
-from engine.llm import LLMEngine
+from engine.events.records import RequestFinished, RequestRejected, Step, Totals
 
 _GRAIN = 1e-5
 """Seconds to which times between tokens are rounded before they are counted."""
@@ -45,47 +45,55 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class FiguresFold:
-    """Takes each record right after its step; `result` at the end."""
+    """Takes each record of a run that starts at `start` seconds, having counted `before`."""
 
-    def __init__(self, engine: LLMEngine, start: float) -> None:
-        self._engine = engine
+    def __init__(self, start: float, before: Totals | None = None) -> None:
         self._start = self._time = self._end = start
+        self._before = Totals() if before is None else before
         self._level = self._area = self._peak = 0.0
         self._first: list[float] = []
         self._whole: list[float] = []
         self._between: Counter[int] = Counter()
-        self._output_tokens = self._finished = 0
+        self._output_tokens = self._finished = self._refused = 0
 
-    def add(self, record: Step) -> None:
-        pool = self._engine.scheduler.pool
+    def add(self, record: Step, utilisation: float, waits: Iterable[tuple[float, int]]) -> None:
+        """`utilisation` after the record, and the tally's `waits` of it."""
         self._area += self._level * (record.time - self._time)
         self._time = record.time
-        self._level = 1 - (pool.num_free + pool.num_cached) / pool.num_blocks
-        self._peak = max(self._peak, self._level)
+        self._level = utilisation
+        self._peak = max(self._peak, utilisation)
         spent = record.durations
         self._end = record.time + spent.schedule + spent.model + spent.sample
-        for seconds, times in self._engine.tally.waits:
+        for seconds, times in waits:
             self._between[round(seconds / _GRAIN)] += times
         for event in record.events:
-            if type(event) is RequestFinished:
+            kind = type(event)
+            if kind is RequestFinished:
                 self._request(event)
+            elif kind is RequestRejected:
+                self._refused += 1
 
-    def result(self, refused: int) -> Figures:
-        totals = self._engine.tally.totals
+    def result(self, totals: Totals, malformed: int = 0) -> Figures:
+        """`totals` after the last record; `malformed`: refused requests of which no event tells."""
         seconds = self._end - self._start
         area = self._area + self._level * (self._end - self._time)
-        computed = totals.prefill_tokens + totals.decode_tokens + totals.recompute_tokens
-        queried = totals.prefix_queried_tokens
+
+        def counted(name: str) -> int:
+            return getattr(totals, name) - getattr(self._before, name)
+
+        recomputed = counted("recompute_tokens")
+        computed = counted("prefill_tokens") + counted("decode_tokens") + recomputed
+        queried = counted("prefix_queried_tokens")
         return Figures(
             seconds=seconds,
-            steps=totals.steps,
+            steps=counted("steps"),
             finished=self._finished,
-            refused=refused,
+            refused=self._refused + malformed,
             utilisation_mean=area / seconds if seconds else 0.0,
             utilisation_peak=self._peak,
-            preemptions=sum(totals.preemptions.values()),
-            recompute_share=totals.recompute_tokens / computed if computed else None,
-            prefix_hit_rate=totals.prefix_hit_tokens / queried if queried else None,
+            preemptions=sum(totals.preemptions.values()) - sum(self._before.preemptions.values()),
+            recompute_share=recomputed / computed if computed else None,
+            prefix_hit_rate=counted("prefix_hit_tokens") / queried if queried else None,
             output_tokens=self._output_tokens,
             output_tokens_per_second=self._output_tokens / seconds if seconds else None,
             computed_tokens_per_second=computed / seconds if seconds else None,

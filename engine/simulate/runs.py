@@ -10,10 +10,14 @@ from engine.core.runner import StepCost
 from engine.events.records import Header, Step
 from engine.llm import LLMEngine
 from engine.simulate.figures import Figures, FiguresFold
+from engine.simulate.recorded import Recorded
 from engine.simulate.recording import Anchor, RunRecorder, Shape, header_of
 from engine.simulate.settings import Variation, configured
-from engine.simulate.simulation import Simulation
+from engine.simulate.simulation import MALFORMED, Simulation
 from engine.simulate.source import Source
+
+RECORDED = "recorded"
+"""The name of the run that was no simulation."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -39,6 +43,18 @@ class Scene(msgspec.Struct, frozen=True):
     anchor: Anchor = Anchor()
 
 
+def recorded_outcome(source: Recorded) -> Outcome:
+    """What came of the recorded run itself, to hold the simulated ones against."""
+    return Outcome(
+        name=RECORDED,
+        changes={},
+        num_blocks=source.header.num_blocks,
+        block_size=source.header.block_size,
+        figures=source.figures,
+        refusals={},
+    )
+
+
 def run_one(
     scene: Scene,
     variation: Variation,
@@ -53,7 +69,7 @@ def run_one(
     start = scene.source.start
     simulation = Simulation(config, scene.cost, start)
     engine = simulation.engine
-    fold = FiguresFold(engine, start)
+    fold = FiguresFold(start)
     recorder = None
     if trace is not None:
         described = ", ".join(filter(None, (scene.source.description, variation.name)))
@@ -61,7 +77,9 @@ def run_one(
         recorder = _recorder(trace, header, engine)
 
     def on_record(record: Step) -> None:
-        fold.add(record)
+        pool = engine.scheduler.pool
+        active = pool.num_blocks - pool.num_free - pool.num_cached
+        fold.add(record, active / pool.num_blocks, engine.tally.waits)
         if recorder is not None:
             recorder.add(record)
 
@@ -74,17 +92,20 @@ def run_one(
         changes=variation.changes,
         num_blocks=config.num_blocks,
         block_size=config.block_size,
-        figures=fold.result(sum(simulation.refused.values())),
+        figures=fold.result(engine.tally.totals, simulation.refused[MALFORMED]),
         refusals=dict(simulation.refused),
         first_refusal=simulation.first_refusal,
         trace=None if trace is None else trace.name,
     )
 
 
-def check_all(scene: Scene, variations: Iterable[Variation]) -> None:
-    """Refuse a configuration that cannot work before the first run, not after an hour."""
+def distinct(scene: Scene, variations: Iterable[Variation]) -> list[Variation]:
+    """Those that differ from all before them. Raises ConfigError for a configuration that cannot work."""
+    found = {}
     for variation in variations:
-        configured(scene.config, variation.changes)
+        config = configured(scene.config, variation.changes)
+        found.setdefault((msgspec.structs.astuple(config), variation.rate_scale), variation)
+    return list(found.values())
 
 
 def _recorder(trace: Path, header: Header, engine: LLMEngine) -> RunRecorder:

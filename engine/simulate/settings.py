@@ -48,11 +48,16 @@ def configured(base: EngineConfig, changes: Mapping[str, Any]) -> EngineConfig:
 
     Another block_size keeps the pool's memory: the number of blocks follows, unless it is given too.
     """
-    fields = {_CORE_NAMES.get(name, name): v for name, v in changes.items() if name != RATE}
+    fields = core_names({name: v for name, v in changes.items() if name != RATE})
     size = fields.get("block_size")
     if size is not None and size > 0 and "num_blocks" not in fields:
         fields["num_blocks"] = base.num_blocks * base.block_size // size
     return msgspec.structs.replace(base, **fields)
+
+
+def core_names(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes by the names of EngineConfig."""
+    return {_CORE_NAMES.get(name, name): value for name, value in changes.items()}
 
 
 def variations(options: Iterable[str]) -> list[Variation]:
@@ -79,6 +84,14 @@ def variations(options: Iterable[str]) -> list[Variation]:
     products = itertools.product(*factors.values())
     varied = [Variation(dict(zip(factors, values, strict=True))) for values in products]
     return [Variation({}), *(variation for variation in varied if variation.changes)]
+
+
+def policy(name: str) -> Policy:
+    """Raises ConfigError."""
+    try:
+        return Policy(name)
+    except ValueError:
+        raise ConfigError(f"scheduling_policy {name} is not known: use fcfs or priority") from None
 
 
 def _value(name: str, text: str) -> Any:

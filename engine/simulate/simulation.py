@@ -11,7 +11,7 @@ same requests, configuration and cost give the same records.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from engine.core.config import EngineConfig, RequestError
+from engine.core.config import EngineConfig, Policy, RequestError
 from engine.core.drawn import Drawn, StepOutput
 from engine.core.plan import Plan
 from engine.core.runner import ModelFreeRunner, StepCost
@@ -23,6 +23,7 @@ from engine.simulate.asked import STOP, Asked
 BYTES = 256
 SALT = bytes(16)
 STEPS_A_TELL = 256
+MALFORMED = "malformed"
 
 
 class VirtualClock:
@@ -84,8 +85,9 @@ class Simulation:
         self.engine = LLMEngine(
             config, self.runner, clock=self.clock, hash_salt=SALT, on_record=on_record
         )
+        self._by_priority = config.policy is Policy.PRIORITY
         self.refused: Counter[str] = Counter()
-        """Requests that the engine did not take, by why: a RejectWhy, or `malformed`."""
+        """Requests that the engine did not take, by why: a RejectWhy, or MALFORMED."""
         self.first_refusal: str | None = None
         """Of the first of them, the sentence that its client would have been told."""
 
@@ -122,13 +124,13 @@ class Simulation:
                 asked.params(),
                 asked.arrival,
                 on_finish=self.runner.forget,
-                priority=asked.priority,
+                priority=asked.priority if self._by_priority else 0,
             )
             self.engine.add(request)
         except RequestError as error:
             self.first_refusal = self.first_refusal or str(error)
             rejected = self.engine.scheduler.events[told:]
-            self.refused[str(rejected[0].why) if rejected else "malformed"] += 1
+            self.refused[str(rejected[0].why) if rejected else MALFORMED] += 1
         else:
             self.runner.expect(asked)
 

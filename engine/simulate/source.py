@@ -20,10 +20,12 @@ MOST_REQUESTS = 10_000_000
 class Source(Protocol):
     """Requests that can be asked again for every run.
 
+    notes: what a reader of the figures must know, a sentence each.
     start, last: seconds of the simulated clock, of the run's start and of the last arrival.
     """
 
     description: str
+    notes: list[str]
     start: float
     last: float
     count: int
@@ -58,6 +60,7 @@ class Workload:
 
     def __init__(self, description: str, requests: list[WorkloadRequest], seed: int) -> None:
         self.description = description
+        self.notes: list[str] = []
         self.seed = seed
         self.last = requests[-1].arrival
         self.count = len(requests)
