@@ -60,6 +60,7 @@ class BlockNames:
         for row in keyframe.sequences:
             self._family[row.sequence] = families.setdefault(row.request, [])
             families[row.request].append(row.sequence)
+            self._names.setdefault(row.sequence, [])
             full = row.computed // self.block_size
             for index, block in enumerate(row.table[:full]):
                 self._name(row.sequence, index, self._hashes.get(block))

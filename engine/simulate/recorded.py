@@ -296,13 +296,13 @@ class _Walk:
         if str(self.header.config.get("policy", "fcfs")) != "fcfs":
             notes.append("Priorities are not in a trace: all requests have the same.")
         for key, sentence in (
-            ("gap", "{} records are missing in gaps: what came and went in them is not asked again."),
-            ("rejected", "{} refused requests are not asked again: what they asked is not recorded."),
-            ("unanswered", "{} requests without a single output token are left out."),
-            ("unfinished", "{} sequences had not ended when the trace did: they get as many tokens as "
-             "they had by then."),
-            ("aborted", "{} requests were aborted: they end after as many tokens as they had by then."),
-            ("beams", "{} beam searches are made up, as long as the longest beam."),
+            ("gap", "Records missing in gaps: {}. What came and went in them is not asked again."),
+            ("rejected", "Refused: {}. They are not asked again: what they asked is not recorded."),
+            ("unanswered", "Without a single output token: {}. These requests are left out."),
+            ("unfinished", "Sequences that had not ended when the trace did: {}. They get as many tokens "
+             "as they had by then."),
+            ("aborted", "Aborted: {}. These requests end after as many tokens as they had by then."),
+            ("beams", "Beam searches: {}. They are made up, as long as the longest beam."),
         ):  # fmt: skip
             if lost[key]:
                 notes.append(sentence.format(f"{lost[key]:,}"))

@@ -13,6 +13,10 @@ from engine.events.records import SCHEMA_VERSION, Header, Producer, Step
 from engine.events.trace import KeyframePolicy, TraceWriter
 from engine.llm import LLMEngine
 
+EVENTS_PER_BLOCK = 2.0
+"""Between keyframes. With half an event a block, as in a live recording, keyframes of a large pool would
+be most of the trace and a third of the time of a simulated hour."""
+
 KNOWS = [
     "physical_blocks", "ref_counts", "fills", "block_hashes", "recompute", "latencies", "durations",
     "queues",
@@ -78,7 +82,7 @@ class RunRecorder:
     def __init__(self, path: Path, header: Header, engine: LLMEngine) -> None:
         """Begins the trace. Raises OSError where it can't be written."""
         self._engine = engine
-        self._policy = KeyframePolicy(header.num_blocks)
+        self._policy = KeyframePolicy(header.num_blocks, EVENTS_PER_BLOCK)
         self._writer = TraceWriter(path, header, engine.keyframe())
 
     def add(self, record: Step) -> None:
