@@ -86,7 +86,7 @@ def thread_round(steps: int, pace: float, events: bool, folder: Path) -> float:
         max_num_seqs=sequences,
         max_num_batched_tokens=8192 + sequences,
     )
-    cost = StepCost(step=pace, token=0.0, key=0.0)
+    cost = StepCost(step=pace, prefill=0.0, decode=0.0, key=0.0)
     engine = LLMEngine(config, ModelFreeRunner(50_000, cost), events=events)
     parts = model_free_parts()
     header = header_of(ServeSettings("none"), config, parts)

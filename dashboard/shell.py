@@ -16,6 +16,7 @@ _NARROW_MARGINS = """
   .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; }
 </style>
 """
+_SIMULATED = "simulated: no model ran; lengths were given, times are those of a cost model"
 PATH_KEY = "glasspool-trace-path"
 
 
@@ -57,7 +58,8 @@ def _caption(session: Session) -> None:
     header = session.feed.header
     if header is not None:
         pool = f"{header.num_blocks:,} blocks of {header.block_size} slots"
-        st.markdown(f":small[{escape(header.model)} · {pool}]")
+        badge = " :orange-badge[:material/science: simulated]" if header.simulated else ""
+        st.markdown(f":small[{escape(header.model)} · {pool}]{badge}")
 
 
 def _chosen() -> None:
@@ -131,6 +133,7 @@ def _describe(header: Header, source: str) -> str:
         "Model": f"{header.model}, {header.dtype}",
         "Pool": f"{header.num_blocks:,} blocks of {header.block_size} slots",
         "Memory": f"{size(pool)}, {size(header.bytes_per_block)} a block",
+        "Run": _SIMULATED if header.simulated else "real: a model ran",
         "Withheld": ", ".join(name.replace("_", " ") for name in header.redacted) or "nothing",
     }
     lines = [f"| {name} | {escape(value)} |" for name, value in rows.items()]

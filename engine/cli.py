@@ -14,6 +14,7 @@ from engine.capacity_command import capacity
 from engine.core.config import ConfigError
 from engine.events import TraceError
 from engine.lab_commands import app as lab_app
+from engine.simulate_commands import app as simulate_app
 from engine.trace_commands import app as trace_app
 
 # No import of torch or streamlit here: `--help` and the dashboard start without the engine's weight.
@@ -31,6 +32,7 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(lab_app, name="lab")
 app.add_typer(trace_app)
 app.command()(capacity)
+app.add_typer(simulate_app)
 
 
 @app.command()

@@ -47,6 +47,8 @@ def print_stats(console: Console, trace: Path, stats: TraceStats) -> None:
         f"[bold]{escape(trace.name)}[/bold]  {escape(stats.model)}, {stats.num_blocks:,} blocks of "
         f"{size} tokens"
     )
+    if stats.simulated:
+        console.print("Simulated: no model ran; times are those of a cost model.")
     if stats.before.steps:
         console.print(
             f"The trace begins after step {stats.before.steps - 1:,} of the engine: counters count "

@@ -35,11 +35,13 @@ class TraceStats(msgspec.Struct, frozen=True):
     1 - fragmentation. sharing: references / active blocks. All three at the ends of records.
     recompute_tax: recomputed / computed tokens. prefix_hit_rate: found / looked-up prompt tokens.
     output_tokens: of requests that ended. inter_token includes time spent preempted.
-    left_out counts step records in gaps, `unseen_seconds` the time these took.
+    simulated: no model ran, times are a cost model's. left_out counts step records in gaps,
+    `unseen_seconds` the time these took.
     """
 
     model: str
     engine_id: str
+    simulated: bool
     num_blocks: int
     block_size: int
     seconds: float
@@ -194,6 +196,7 @@ class StatsFold:
         return TraceStats(
             model=self.header.model,
             engine_id=self.header.engine_id,
+            simulated=self.header.simulated,
             num_blocks=self.header.num_blocks,
             block_size=self.header.block_size,
             seconds=self._end - start,
