@@ -30,10 +30,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Number:
-    """A question for a number. A guess is right where it is at most `slack` away from `answer`."""
+    """A question for a number: of things (`noun`, singular), or in a `unit`.
+
+    A guess is right where it is at most `slack` away from the answer.
+    """
 
     answer: float
-    unit: str
+    noun: str = ""
+    unit: str = ""
     slack: float = 0
     digits: int = 0
 
@@ -46,11 +50,15 @@ class Number:
         return round(self.answer, self.digits)
 
     def words(self, said: float) -> str:
-        return f"{said:,.{self.digits}f} {self.unit}".rstrip()
+        return f"{said:,.{self.digits}f} {self.measure(said)}".rstrip()
+
+    def measure(self, said: float = 0) -> str:
+        """The unit, or the noun in its number."""
+        return f"{self.noun}{'' if said == 1 else 's'}" if self.noun else self.unit
 
     @property
     def answer_words(self) -> str:
-        return self.words(self.answer)
+        return self.words(self.shown)
 
 
 @dataclass(frozen=True)

@@ -200,7 +200,7 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
         with st.form("lesson-form", border=False):
             with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
                 st.number_input(
-                    f"Your guess, in {question.unit}",
+                    f"Your guess, in {question.measure()}" if question.measure() else "Your guess",
                     value=None,
                     step=1.0 if question.digits else 1,
                     format=f"%.{question.digits}f" if question.digits else "%d",
