@@ -81,8 +81,8 @@ SCENARIOS = (
         "the head that is left",
         (
             *(Ask(text, 24, at=40 * number) for number, text in enumerate(TOPICS)),
-            Ask(TOPICS[2], 24, at=160),
-            Ask(TOPICS[0], 24, at=200),
+            Ask(TOPICS[0], 24, at=160),
+            Ask(TOPICS[2], 24, at=200),
         ),
         {"num_gpu_blocks_override": 14},
     ),
