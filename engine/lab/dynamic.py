@@ -1,0 +1,323 @@
+"""The dynamic form: requests come and go over a bounded memory; what waits, for how long, and why.
+
+A step is one turn of an engine: each running sequence stores one more token. In the order of a step:
+sequences that are complete leave, those that reached the end of their room grow, requests arrive, and
+the queue is served, first come, first served: its head waits until it can be placed, the others
+behind it. Where a sequence can't grow, the last one in order is preempted, as in the engine: it loses its
+memory, goes back to the head of the queue, and stores all its tokens again when it resumes.
+
+Between these events nothing changes but that each running sequence gains a token a step, so the
+simulation goes from event to event.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from engine.core.config import ConfigError
+from engine.lab.allocators import Allocator, Kind, LabSettings, make_allocator
+from engine.lab.moment import Account, Holding, Moment
+from engine.workloads.lengths import Lengths
+
+MOMENTS = 60
+
+
+@dataclass(frozen=True)
+class LabRequest:
+    """Arrives at step `arrival` with `prompt` tokens and leaves with `final`, one a step."""
+
+    arrival: int
+    prompt: int
+    final: int
+
+
+@dataclass(frozen=True)
+class DynamicRun:
+    """What became of the requests with one allocator.
+
+    Means (`mean`, mean_running, mean_waiting) are over the steps from the first arrival to the last;
+    `moments` are spread evenly over them. steps: until the last request had left. never_fit: requests
+    refused, as the empty memory has no room for them. waited: requests that did not start at the step
+    they arrived at. mean_wait: steps, over all that started. Of the requests at the head of the queue,
+    held_up_by_holes could not be placed at some step although free slots in sum were enough, and
+    held_up_by_waste although slots without a token were enough for all the tokens they will have.
+    recomputed: tokens that preempted sequences stored once more.
+    """
+
+    kind: Kind
+    memory: int
+    requests: int
+    mean: Account
+    mean_running: float
+    mean_waiting: float
+    peak_running: int
+    steps: int
+    never_fit: int
+    waited: int
+    mean_wait: float
+    held_up_by_holes: int
+    held_up_by_waste: int
+    preemptions: int
+    recomputed: int
+    moments: tuple[Moment, ...]
+
+
+def lab_requests(lengths: Iterable[Lengths], every: float, seed: int) -> list[LabRequest]:
+    """Requests of these lengths that arrive one in `every` steps on average, independent of each other.
+
+    The same for a seed.
+    """
+    if not every > 0:
+        raise ConfigError(f"a request every {every} steps can't be: give a number above 0")
+    draw = Random(f"{seed} lab arrivals")
+    requests, clock = [], 0.0
+    for prompt, output in lengths:
+        clock += draw.expovariate(1 / every)
+        requests.append(LabRequest(int(clock), prompt, prompt + output))
+    return requests
+
+
+def run_all(
+    requests: Sequence[LabRequest],
+    memory: int,
+    settings: LabSettings,
+    kinds: Iterable[Kind] = tuple(Kind),
+    moments: int = MOMENTS,
+    progress: Callable[[Kind], None] = lambda kind: None,
+) -> list[DynamicRun]:
+    """The same requests with each allocator over `memory` slots; one run a kind, in their order."""
+    if memory < 1:
+        raise ConfigError(f"memory is {memory} slots; it must be at least 1")
+    runs = []
+    for kind in kinds:
+        progress(kind)
+        runs.append(run_allocator(kind, requests, memory, settings, moments))
+    return runs
+
+
+def run_allocator(
+    kind: Kind,
+    requests: Sequence[LabRequest],
+    memory: int,
+    settings: LabSettings,
+    moments: int = MOMENTS,
+) -> DynamicRun:
+    """Requests (in the order of their arrival) with one allocator, until all have left."""
+    simulation = _Simulation(make_allocator(kind, memory, settings), requests, moments)
+    simulation.run()
+    return simulation.result(kind)
+
+
+_LEAVE, _GROW, _ARRIVE = range(3)
+
+
+@dataclass
+class _Running:
+    """Stores `tokens` at step `since`, and one more each step; `turn` tells stale events."""
+
+    since: int
+    tokens: int
+    turn: int
+
+    def stored(self, step: int) -> int:
+        return self.tokens + step - self.since
+
+
+class _Simulation:
+    def __init__(self, allocator: Allocator, requests: Sequence[LabRequest], moments: int) -> None:
+        self.allocator = allocator
+        self.requests = requests
+        self.placeable = [
+            number for number, r in enumerate(requests) if allocator.fits_ever(r.final)
+        ]
+        self.running: dict[int, _Running] = {}
+        # Tokens that a preempted sequence stores at once when it resumes.
+        self.resumes_with: dict[int, int] = {}
+        self.queue: list[int] = []
+        self.turn = 0
+        self.now = self.start = requests[0].arrival if requests else 0
+        self.end = requests[-1].arrival + 1 if requests else 0
+        self.events = [(requests[number].arrival, _ARRIVE, number, 0) for number in self.placeable]
+        heapq.heapify(self.events)
+        self.arrived = 0
+        steps = self.end - self.start
+        self.to_show = sorted(
+            {self.start + steps * (i + 1) // moments - 1 for i in range(moments)}
+            - {self.start - 1},
+            reverse=True,
+        )
+        self.moments: list[Moment] = []
+        self.sums = dict.fromkeys(("stored", "reserved", "internal", "external", "usable"), 0)
+        self.running_steps = self.waiting_steps = 0
+        self.peak_running = 0
+        self.started_at: dict[int, int] = {}
+        self.holes: set[int] = set()
+        self.waste: set[int] = set()
+        self.preemptions = self.recomputed = 0
+
+    def run(self) -> None:
+        while self.events:
+            step = self.events[0][0]
+            self._pass_until(step)
+            preempted = False
+            while self.events and self.events[0][0] == step:
+                _, kind, number, turn = heapq.heappop(self.events)
+                if kind == _ARRIVE:
+                    heapq.heappush(self.queue, number)
+                    self.arrived += 1
+                elif number in self.running and self.running[number].turn == turn:
+                    if kind == _LEAVE:
+                        self._stop(number)
+                    else:
+                        preempted |= self._grow(number)
+            # As in the engine, memory that was taken from one is not given away in the same step.
+            if not preempted:
+                self._serve_queue()
+            self.peak_running = max(self.peak_running, len(self.running))
+        self._pass_until(max(self.now, self.end))
+
+    def result(self, kind: Kind) -> DynamicRun:
+        steps = max(1, self.end - self.start)
+        waits = [at - self.requests[number].arrival for number, at in self.started_at.items()]
+        return DynamicRun(
+            kind=kind,
+            memory=self.allocator.memory,
+            requests=len(self.requests),
+            mean=Account(**{name: total / steps for name, total in self.sums.items()}),
+            mean_running=self.running_steps / steps,
+            mean_waiting=self.waiting_steps / steps,
+            peak_running=self.peak_running,
+            steps=self.now - self.start,
+            never_fit=len(self.requests) - len(self.placeable),
+            waited=sum(wait > 0 for wait in waits),
+            mean_wait=sum(waits) / len(waits) if waits else 0.0,
+            held_up_by_holes=len(self.holes),
+            held_up_by_waste=len(self.waste),
+            preemptions=self.preemptions,
+            recomputed=self.recomputed,
+            moments=tuple(self.moments),
+        )
+
+    # -- one step ------------------------------------------------------------------------------
+
+    def _grow(self, number: int) -> bool:
+        """Room for this step's token of the sequence; True where one was preempted for it."""
+        preempted = False
+        sequence = self.running[number]
+        while not self.allocator.grow(number, sequence.stored(self.now)):
+            victim = max(self.running)
+            tokens = self.running[victim].stored(self.now)
+            self._stop(victim)
+            self.resumes_with[victim] = tokens
+            heapq.heappush(self.queue, victim)
+            self.preemptions += 1
+            # This step's token was not stored yet.
+            self.recomputed += tokens - 1
+            preempted = True
+            if victim == number:
+                return True
+        self._plan(number)
+        return preempted
+
+    def _serve_queue(self) -> None:
+        while self.queue:
+            number = self.queue[0]
+            tokens, final = self._wants(number)
+            if not self.allocator.admit(number, tokens, final):
+                if self.allocator.free >= self.allocator.demand(tokens, final):
+                    self.holes.add(number)
+                if self.allocator.memory - self._stored() >= final:
+                    self.waste.add(number)
+                return
+            heapq.heappop(self.queue)
+            self.resumes_with.pop(number, None)
+            self.turn += 1
+            self.running[number] = _Running(self.now, tokens, self.turn)
+            self.started_at.setdefault(number, self.now)
+            self._plan(number)
+
+    def _wants(self, number: int) -> tuple[int, int]:
+        request = self.requests[number]
+        return self.resumes_with.get(number, request.prompt), request.final
+
+    def _plan(self, number: int) -> None:
+        """The sequence's next event: the step after its room, or its tokens, are used up."""
+        sequence, final = self.running[number], self.requests[number].final
+        room = self.allocator.room(number)
+        step = sequence.since + min(room, final) - sequence.tokens + 1
+        kind = _GROW if room < final else _LEAVE
+        heapq.heappush(self.events, (step, kind, number, sequence.turn))
+
+    def _stop(self, number: int) -> None:
+        del self.running[number]
+        self.allocator.release(number)
+
+    # -- between events ------------------------------------------------------------------------
+
+    def _stored(self) -> int:
+        return sum(sequence.stored(self.now) for sequence in self.running.values())
+
+    def _next_demand(self) -> int | None:
+        """Slots that the next request takes: the head of the queue, or the next to arrive."""
+        if self.queue:
+            number = self.queue[0]
+        elif self.arrived < len(self.placeable):
+            number = self.placeable[self.arrived]
+        else:
+            return None
+        return self.allocator.demand(*self._wants(number))
+
+    def _account(self, demand: int | None) -> Account:
+        allocator = self.allocator
+        stored = self._stored()
+        kept = sum(
+            min(allocator.room(number), self.requests[number].final) for number in self.running
+        )
+        external = allocator.external(demand or 0)
+        free = allocator.free
+        return Account(
+            stored=stored,
+            reserved=kept - stored,
+            internal=allocator.memory - free - kept,
+            external=external,
+            usable=free - external,
+        )
+
+    def _pass_until(self, step: int) -> None:
+        """Nothing but growth happens from `now` up to `step`: count these steps, keep the moments."""
+        demand = self._next_demand()
+        passed = min(step, self.end) - self.now
+        if passed > 0:
+            account = self._account(demand)
+            for name in self.sums:
+                self.sums[name] += getattr(account, name) * passed
+            # Each running sequence turns a reserved slot into a stored one, step by step.
+            grown = len(self.running) * passed * (passed - 1) // 2
+            self.sums["stored"] += grown
+            self.sums["reserved"] -= grown
+            self.running_steps += len(self.running) * passed
+            self.waiting_steps += len(self.queue) * passed
+        while self.to_show and self.to_show[-1] < step:
+            self.now = self.to_show.pop()
+            self.moments.append(self._moment(demand))
+        self.now = step
+
+    def _moment(self, demand: int | None) -> Moment:
+        allocator = self.allocator
+        return Moment(
+            step=self.now,
+            account=self._account(demand),
+            demand=demand,
+            waiting=len(self.queue),
+            holdings=tuple(
+                Holding(
+                    number,
+                    sequence.stored(self.now),
+                    self.requests[number].final,
+                    allocator.extents(number),
+                )
+                for number, sequence in self.running.items()
+            ),
+            holes=tuple((hole, allocator.usable(hole, demand or 0)) for hole in allocator.holes()),
+        )
