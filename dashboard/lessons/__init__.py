@@ -1,6 +1,7 @@
 """The lessons of the page "Lessons", in the order in which they are told."""
 
 from dashboard.lessons import (
+    batch_pays,
     beams,
     block_table,
     copy_on_write,
@@ -12,9 +13,12 @@ from dashboard.lessons import (
     runs_dry,
     seventeenth_token,
     sharing,
+    wastes,
+    why_sixteen,
 )
 
 LESSONS = (
+    wastes.LESSON,
     seventeenth_token.LESSON,
     block_table.LESSON,
     sharing.LESSON,
@@ -25,6 +29,8 @@ LESSONS = (
     eviction_order.LESSON,
     runs_dry.LESSON,
     preemption_tax.LESSON,
+    why_sixteen.LESSON,
+    batch_pays.LESSON,
     long_context.LESSON,
 )
 """One module each. `name` is unique: it stands in addresses."""

@@ -105,8 +105,8 @@ def _count(step: Record, kind: type) -> int:
 def _freed(facts: Facts) -> Step:
     return Step(
         title="Overtaken",
-        tell=f"A search with {facts.beams} beams. In this step the best ones go on in two ways each: "
-        f"{facts.forked_here} forks, and {facts.pruned_here} beams that others have overtaken.",
+        tell=f"A search with {facts.beams} beams. In the next step {facts.forked_here} forks are made of "
+        f"the best ones, and {facts.pruned_here} beams are pruned: those forks have overtaken them.",
         ask="How many blocks are left without an owner in the same step?",
         question=Number(facts.freed_here, "block"),
         because="Only the blocks that no other beam shares. A common beginning stays, as others still "

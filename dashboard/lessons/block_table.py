@@ -108,7 +108,9 @@ def _price(facts: Facts) -> Step:
         tell=f"A table entry is one 4-byte number. One token's KV of this model is "
         f"{size(facts.bytes_per_token)}: keys and values of all layers.",
         ask="How many KiB of KV does one table entry stand for?",
-        question=Number(facts.bytes_per_block / 1024, unit="KiB", slack=facts.bytes_per_block / 51200),
+        question=Number(
+            facts.bytes_per_block / 1024, unit="KiB", slack=facts.bytes_per_block / 51200
+        ),
         because=f"{facts.block_size} slots × {size(facts.bytes_per_token)}. The whole table of "
         f"{len(facts.table)} entries is {4 * len(facts.table)} bytes for "
         f"{size(len(facts.table) * facts.bytes_per_block)}.",
@@ -134,7 +136,7 @@ LESSON = Lesson(
             set(f.fills[:-1]) == {f.block_size} and 0 < f.fills[-1] <= f.block_size
         ),
         "the table covers the computed tokens": lambda f: sum(f.fills) == f.computed,
-        "a table entry is tiny beside its block": lambda f: 4 * 1000 < f.bytes_per_block,
+        "a table entry is tiny beside its block": lambda f: f.bytes_per_block > 1000 * 4,
     },
     change=Change(
         "With one request alone the blocks lie in order, until others have come and gone. Send one, "

@@ -119,9 +119,7 @@ LESSON = Lesson(
     claims={
         "n owners make n - 1 copies": lambda f: f.copies == f.references - 1 == f.sequences - 1,
         "all owners write in that step": lambda f: len(f.writers) == f.references,
-        "exactly one writes in place, and it is the last": lambda f: (
-            f.in_place == (f.writers[-1],)
-        ),
+        "exactly one writes in place, and it is the last": lambda f: f.in_place == (f.writers[-1],),
         "only partial blocks are copied": lambda f: (
             len(f.fills) > 0 and all(0 < fill < f.block_size for fill in f.fills)
         ),

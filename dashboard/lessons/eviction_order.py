@@ -14,7 +14,14 @@ from dashboard.lessons.lesson import (
     first,
 )
 from engine.events import PoolState
-from engine.events.records import AnyEvent, Cache, Evict, PrefixLookup, RequestAdded, RequestFinished
+from engine.events.records import (
+    AnyEvent,
+    Cache,
+    Evict,
+    PrefixLookup,
+    RequestAdded,
+    RequestFinished,
+)
 from engine.events.records import Step as Record
 
 TRACE = "eviction-order"
@@ -152,9 +159,9 @@ def _old(facts: Facts) -> Step:
     old = facts.old
     return Step(
         title="The old prompt again",
-        tell=f"{old.request} asks what {old.like} asked: {old.queried} tokens. Of its blocks only the "
-        f"first {old.heads_left} have not been overwritten." if old.heads_left else
-        f"{old.request} asks what {old.like} asked: {old.queried} tokens. None of its blocks is left.",
+        tell=f"{old.request} asks what {old.like} asked: {old.queried} tokens. Of its "
+        f"{facts.last_index + 1} cached blocks, {old.heads_left} from the head on have not been "
+        "overwritten.",
         ask="How many tokens does it find?",
         question=Number(old.hit, "token"),
         because=f"{old.hit // facts.block_size} × {facts.block_size}: the head that survived. The rest "

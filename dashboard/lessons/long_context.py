@@ -43,7 +43,9 @@ def read(runs: Runs) -> Facts:
     run = runs[TRACE]
     asked = [(step, event) for step, event in run.events(RequestAdded)]
     came, tenant = max(asked, key=lambda pair: pair[1].prompt_tokens)
-    scheduled = {event.sequence: step for step, event in reversed(list(run.events(SequenceScheduled)))}
+    scheduled = {
+        event.sequence: step for step, event in reversed(list(run.events(SequenceScheduled)))
+    }
     chunks = [
         (step.seq, event.tokens)
         for step, event in run.events(Computed)
@@ -91,8 +93,8 @@ def _share(facts: Facts) -> Step:
         f"document of {facts.prompt:,} tokens.",
         ask="How many blocks does its prompt take?",
         question=Number(facts.blocks, "block", slack=2),
-        because=f"{facts.prompt:,} / {facts.block_size}, rounded up: {facts.blocks / facts.num_blocks:.0%} "
-        f"of the pool for one request. All others together hold {facts.others} at that moment.",
+        because=f"{facts.prompt:,} / {facts.block_size}, rounded up: "
+        f"{facts.blocks / facts.num_blocks:.0%} of the pool for one request. All others together hold {facts.others} at that moment.",
         at=Moment(TRACE, facts.arrived - 1),
         shows=Moment(TRACE, facts.full, facts.request),
     )
@@ -156,6 +158,7 @@ LESSON = Lesson(
     change=Change(
         "How many such tenants does a pool bear? Refuse what is too long with a smaller "
         "--max-model-len, and watch the queue.",
-        "glasspool serve --num-gpu-blocks-override 96 --max-model-len 512 --long-prefill-token-threshold 256",
+        "glasspool serve --num-gpu-blocks-override 96 --max-model-len 512 "
+        "--long-prefill-token-threshold 256",
     ),
 )

@@ -1,17 +1,20 @@
 """Preemption says that the pool is too small; what it costs is work done twice, and waiting."""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dashboard.lessons.lesson import Bars, Change, Lesson, Lines, Moment, Number, Runs, Step, first
 from dashboard.lessons.run import Run
-from engine.events.records import Preempt, RequestAdded, RequestFinished
+from engine.events.records import Preempt, RequestAdded, RequestFinished, Sampled
 
 DRY, AMPLE = "pool-runs-dry", "pool-ample"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run. `life` is how many steps each request was there, `peak` the most active blocks."""
+    """One run. `life` is how many steps each request was there, `peak` the most active blocks, `texts`
+    what each sequence said."""
 
     num_blocks: int
     curve: tuple[int, ...]
@@ -25,12 +28,18 @@ class Outcome:
     steps: int
     life: tuple[tuple[str, int], ...]
     last_seq: int
+    texts: Mapping[int, str]
 
 
 @dataclass(frozen=True)
 class Facts:
     dry: Outcome
     ample: Outcome
+
+    @property
+    def same_texts(self) -> int:
+        """Answers that are the same to the letter in both runs."""
+        return sum(text == self.ample.texts.get(name) for name, text in self.dry.texts.items())
 
     @property
     def slowest(self) -> str:
@@ -49,6 +58,9 @@ def _outcome(run: Run) -> Outcome:
     ended = {event.request: (step.step, event) for step, event in run.events(RequestFinished)}
     preempted = [step.seq for step, _ in run.events(Preempt)]
     first(ended, "finished request")
+    texts: dict[int, str] = defaultdict(str)
+    for _, event in run.events(Sampled):
+        texts[event.sequence] += event.text
     return Outcome(
         num_blocks=run.header.num_blocks,
         curve=curve,
@@ -62,6 +74,7 @@ def _outcome(run: Run) -> Outcome:
         steps=run.steps[-1].step + 1,
         life=tuple((name, ended[name][0] - arrived[name] + 1) for name in arrived),
         last_seq=run.steps[-1].seq,
+        texts=texts,
     )
 
 
@@ -129,8 +142,8 @@ def _waiting(facts: Facts) -> Step:
         tell=f"On the large pool {name} is there for {ample} steps, from its arrival to its end.",
         ask="For how many steps is it there on the small pool?",
         question=Number(dry, "step", slack=max(2, dry // 10)),
-        because=f"{dry / ample:.1f} times as long. The text is the same to the letter: preemption "
-        "costs time, never correctness.",
+        because=f"{dry / ample:.1f} times as long. {facts.same_texts} of {len(facts.dry.texts)} answers "
+        "are the same to the letter in both runs: preemption costs time, not correctness.",
         at=Moment(AMPLE, facts.ample.peak_seq, name),
         shows=Moment(DRY, facts.dry.first_preemption or 0, name),
     )
@@ -155,6 +168,9 @@ LESSON = Lesson(
             f.dry.computed - f.ample.computed == f.dry.recomputed > 0 == f.ample.recomputed
         ),
         "the output is as long": lambda f: f.dry.output == f.ample.output > 0,
+        "every answer is the same to the letter": lambda f: (
+            f.same_texts == len(f.dry.texts) == len(f.dry.life)
+        ),
         "no request ends sooner on the small pool, and one much later": lambda f: (
             all(dict(f.dry.life)[name] >= steps for name, steps in f.ample.life)
             and dict(f.dry.life)[f.slowest] > 1.2 * dict(f.ample.life)[f.slowest]

@@ -182,7 +182,8 @@ LESSON = Lesson(
             f.later.hit == f.later.alike // f.block_size * f.block_size > 0
         ),
         "other first words share nothing": lambda f: (
-            f.other.hit == 0 and f.other.why is LookupStop.MISS
+            f.other.hit == 0
+            and f.other.why is LookupStop.MISS
             and f.other.ends_alike > f.other.queried // 2
         ),
         "the same prompt keeps its last token to compute": lambda f: (

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.events import FoldError, PoolState, TraceError, TraceReader
-from engine.events.records import AnyEvent, Header, Keyframe, RequestAdded, Step
+from engine.events.records import AnyEvent, Header, Keyframe, RequestAdded, RequestFinished, Step
 
 E = TypeVar("E")
 
@@ -70,6 +70,13 @@ class Run:
                 if isinstance(event, kind):
                     yield step, event
 
-    def requests(self) -> dict[int, str]:
-        """First sequence of each request -> its id, in the order of arrival."""
-        return {event.sequence: event.request for _, event in self.events(RequestAdded)}
+    def lengths(self) -> dict[str, tuple[int, int]]:
+        """Of each request that ended: tokens of its prompt, and of its answer that got KV.
+
+        For requests of one sequence. The last token of an answer is drawn and never computed.
+        """
+        prompts = {event.request: event.prompt_tokens for _, event in self.events(RequestAdded)}
+        return {
+            event.request: (prompts[event.request], event.output_tokens - 1)
+            for _, event in self.events(RequestFinished)
+        }

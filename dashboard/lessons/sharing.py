@@ -111,9 +111,7 @@ def _peak(facts: Facts) -> Step:
         "prompt beside the answer, the more is saved.",
         at=Moment(APART, facts.apart_at),
         shows=Moment(SHARED, facts.last, facts.request),
-        exhibit=Lines(
-            "step", "active blocks", tuple(rows), {_ONE: "shared", _FOUR: "used"}
-        ),
+        exhibit=Lines("step", "active blocks", tuple(rows), {_ONE: "shared", _FOUR: "used"}),
     )
 
 
@@ -133,8 +131,7 @@ LESSON = Lesson(
         ),
         "n = 4 takes far less than four requests": lambda f: f.peak < 0.7 * f.peak_apart,
         "what is saved is the prompt's full blocks": lambda f: (
-            f.peak_apart - f.peak
-            == (f.n - 1) * (f.prompt_tokens // f.block_size)
+            f.peak_apart - f.peak == (f.n - 1) * (f.prompt_tokens // f.block_size)
         ),
         "both runs have the same prompts": lambda f: f.copies_apart == f.n,
     },

@@ -38,7 +38,8 @@ LESSON, STEP = "lesson", "step"
 _SAID = "lessons-said"
 _PLACED = "lessons-placed"
 _SKIPPED = "skipped"
-_MOST_RUNS = 24
+_RUNS_KEPT = 4
+_FACTS_KEPT = 64
 
 _STYLE = """
 <style>
@@ -136,7 +137,7 @@ def _lesson(lesson: Lesson) -> None:
     with text:
         _bar(lesson, number)
         with st.container(key="lesson-text", gap="small"):
-            st.markdown(f"#### {step.title}")
+            st.markdown(f"### {step.title}")
             st.markdown(step.tell)
             st.markdown(f"**{step.ask}**")
             if revealed:
@@ -197,19 +198,22 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
             )
     else:
         key = f"lesson-guess-{lesson.name}-{number}"
-        with st.form("lesson-form", border=False):
-            with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-                st.number_input(
-                    f"Your guess, in {question.measure()}" if question.measure() else "Your guess",
-                    value=None,
-                    step=1.0 if question.digits else 1,
-                    format=f"%.{question.digits}f" if question.digits else "%d",
-                    key=key,
-                    width=240,
-                )
-                st.form_submit_button(
-                    "See the events", type="primary", on_click=_say_number, args=(place, key)
-                )
+        label = f"Your guess, in {question.measure()}" if question.measure() else "Your guess"
+        with (
+            st.form("lesson-form", border=False),
+            st.container(horizontal=True, vertical_alignment="bottom", gap="small"),
+        ):
+            st.number_input(
+                label,
+                value=None,
+                step=1.0 if question.digits else 1,
+                format=f"%.{question.digits}f" if question.digits else "%d",
+                key=key,
+                width=240,
+            )
+            st.form_submit_button(
+                "See the events", type="primary", on_click=_say_number, args=(place, key)
+            )
     with st.container(horizontal=True, gap="small"):
         st.button(
             "Show without a guess",
@@ -345,12 +349,12 @@ def _stamp(trace: str) -> tuple[int, int]:
     return stat.st_mtime_ns, stat.st_size
 
 
-@st.cache_resource(show_spinner="Reading the recorded run …", max_entries=_MOST_RUNS)
+@st.cache_resource(show_spinner="Reading the recorded run …", max_entries=_RUNS_KEPT)
 def _run(trace: str, stamp: tuple[int, int]) -> Run:
     return Run.read(_path(trace))
 
 
-@st.cache_resource(show_spinner="Reading the events …", max_entries=2 * _MOST_RUNS)
+@st.cache_resource(show_spinner="Reading the events …", max_entries=_FACTS_KEPT)
 def _facts(name: str, traces: tuple[tuple[str, tuple[int, int]], ...]) -> object:
     """What a lesson found in its traces; read anew where one of the files has changed."""
     lesson = next(lesson for lesson in LESSONS if lesson.name == name)
