@@ -1,20 +1,29 @@
 """One tenant with a long document beside many short requests: whose pool is it, and who waits."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from dashboard.lessons.lesson import Bars, Change, Lesson, Moment, Number, Runs, Step, first
-from engine.events.records import Computed, RequestAdded, RequestFinished, SequenceScheduled
+from engine.events.records import Computed, RequestAdded, RequestFinished, SequenceStatus
 
 TRACE = "long-context"
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A short request: steps from its arrival to its first scheduling."""
+    """A short request: steps at whose end it waited for its start, or preempted for its return.
+
+    after: it came after the long one.
+    """
 
     request: str
-    steps: int
+    waiting: int
+    preempted: int
     after: bool
+
+    @property
+    def held_up(self) -> bool:
+        return self.waiting + self.preempted > 0
 
 
 @dataclass(frozen=True)
@@ -43,9 +52,11 @@ def read(runs: Runs) -> Facts:
     run = runs[TRACE]
     asked = [(step, event) for step, event in run.events(RequestAdded)]
     came, tenant = max(asked, key=lambda pair: pair[1].prompt_tokens)
-    scheduled = {
-        event.sequence: step for step, event in reversed(list(run.events(SequenceScheduled)))
-    }
+    held: Counter[tuple[str, SequenceStatus]] = Counter(
+        (sequence.request, sequence.status)
+        for _, state in run.walk()
+        for sequence in state.sequences.values()
+    )
     chunks = [
         (step.seq, event.tokens)
         for step, event in run.events(Computed)
@@ -53,13 +64,13 @@ def read(runs: Runs) -> Facts:
     ]
     full = chunks[-1][0]
     state = run.state_at(full)
-    held = len(state.sequences[tenant.sequence].table)
+    blocks = len(state.sequences[tenant.sequence].table)
     ended = first(
         (s.seq for s, e in run.events(RequestFinished) if e.request == tenant.request),
         "end of the long request",
     )
     there = [step for step in run.steps if came.seq <= step.seq < ended]
-    queue = max(there, key=lambda step: step.queues.waiting)
+    queue = max(there, key=lambda step: step.queues.waiting + step.queues.preempted)
     shorts = [event for _, event in asked if event is not tenant]
     return Facts(
         request=tenant.request,
@@ -72,14 +83,19 @@ def read(runs: Runs) -> Facts:
         full=full,
         ended=ended,
         chunks=tuple(tokens for _, tokens in chunks),
-        blocks=held,
-        others=state.active_blocks - held,
+        blocks=blocks,
+        others=state.active_blocks - blocks,
         waits=tuple(
-            Wait(event.request, scheduled[event.sequence].step - step.step, step.seq > came.seq)
+            Wait(
+                event.request,
+                held[event.request, SequenceStatus.WAITING],
+                held[event.request, SequenceStatus.PREEMPTED],
+                step.seq > came.seq,
+            )
             for step, event in asked
             if event is not tenant
         ),
-        longest_queue=queue.queues.waiting,
+        longest_queue=queue.queues.waiting + queue.queues.preempted,
         queue_seq=queue.seq,
         free_at_queue=run.state_at(queue.seq).free_blocks,
     )
@@ -94,7 +110,8 @@ def _share(facts: Facts) -> Step:
         ask="How many blocks does its prompt take?",
         question=Number(facts.blocks, "block", slack=2),
         because=f"{facts.prompt:,} / {facts.block_size}, rounded up: "
-        f"{facts.blocks / facts.num_blocks:.0%} of the pool for one request. All others together hold {facts.others} at that moment.",
+        f"{facts.blocks / facts.num_blocks:.0%} of the pool for one request. All others together hold "
+        f"{facts.others} at that moment.",
         at=Moment(TRACE, facts.arrived - 1),
         shows=Moment(TRACE, facts.full, facts.request),
     )
@@ -115,24 +132,29 @@ def _in_chunks(facts: Facts) -> Step:
 
 
 def _queue(facts: Facts) -> Step:
-    waits = [wait for wait in facts.waits if wait.after]
-    waited = [wait for wait in waits if wait.steps > 0]
-    rows = [(wait.request, _WAIT, float(wait.steps)) for wait in facts.waits]
+    after = [wait for wait in facts.waits if wait.after]
+    before = [wait for wait in facts.waits if not wait.after]
+    rows = [
+        (wait.request, part, float(steps))
+        for wait in facts.waits
+        for part, steps in ((_WAITING, wait.waiting), (_PREEMPTED, wait.preempted))
+    ]
     return Step(
         title="Who waits",
-        tell=f"{len(waits)} short requests come after it. Each needs two or three blocks to start.",
-        ask="How many of them have to wait in the queue before they start?",
-        question=Number(len(waited), "request", slack=1),
-        because=f"Up to {facts.longest_queue} at once, the longest for "
-        f"{max(wait.steps for wait in facts.waits)} steps, while {facts.free_at_queue} blocks are "
-        "free. Nobody who came before it waited.",
+        tell=f"{len(after)} short requests come after it. Each needs two blocks to start, and a few more "
+        "as it grows.",
+        ask="How many of them are held up: wait for their start, or lose their blocks?",
+        question=Number(sum(wait.held_up for wait in after), "request", slack=1),
+        because=f"{facts.free_at_queue} blocks are free when the queue is longest, and the pool belongs "
+        f"to one request. Of the {len(before)} that came before it, "
+        f"{sum(wait.held_up for wait in before)} are held up: first come, first served.",
         at=Moment(TRACE, facts.full, facts.request),
         shows=Moment(TRACE, facts.queue_seq, facts.request),
-        exhibit=Bars("steps in the queue", tuple(rows), {_WAIT: "preempted"}),
+        exhibit=Bars("steps held up", tuple(rows), {_WAITING: "cached", _PREEMPTED: "preempted"}),
     )
 
 
-_WAIT = "waited"
+_WAITING, _PREEMPTED = "before its start", "preempted"
 
 LESSON = Lesson(
     name="long-context",
@@ -149,8 +171,12 @@ LESSON = Lesson(
         "its prompt is computed in chunks": lambda f: (
             len(f.chunks) > 1 and sum(f.chunks) == f.prompt
         ),
-        "nobody before it waited": lambda f: all(w.steps == 0 for w in f.waits if not w.after),
-        "short ones after it wait": lambda f: sum(w.steps > 1 for w in f.waits if w.after) >= 2,
+        "nobody who came before it is held up": lambda f: (
+            not any(w.held_up for w in f.waits if not w.after)
+        ),
+        "short ones after it wait or lose their blocks": lambda f: (
+            sum(w.held_up for w in f.waits if w.after) >= 3
+        ),
         "the queue is there while the tenant is": lambda f: (
             f.longest_queue > 0 and f.arrived < f.queue_seq < f.ended
         ),

@@ -96,9 +96,8 @@ def _large(facts: Facts) -> Step:
         f"the blocks have {large.block_size}.",
         ask="How many slots does a running sequence leave empty on average?",
         question=Number(large.empty, "slot", slack=12),
-        because=f"Half a block or more: {100 - 100 * large.used:.0f} % of all slots that are taken. At "
-        f"most {large.running} requests run at once, with blocks of {middle.block_size} "
-        f"{middle.running} do.",
+        because=f"{100 - 100 * large.used:.0f} % of all slots that are taken are empty. Half a block "
+        "each, once more: half of a large one.",
         at=Moment(LARGE, large.entries_seq),
         shows=Moment(LARGE, large.entries_seq),
         exhibit=_used(facts),
@@ -139,12 +138,9 @@ def _tables(facts: Facts) -> Step:
         (size, f"{100 * used:.1f} %", entries, "–" if ratio is None else f"{ratio:.2f} ×")
         for size, used, entries, ratio in facts.sweep
     )
-    measured = (
-        f" The table below has the lab's figures for these lengths, and attention's time over that of "
-        f"one piece of memory, measured apart ({facts.times.origin})."
-        if facts.times is not None
-        else " The table below has the lab's figures for these lengths."
-    )
+    measured = " The table has the lab's figures for these lengths"
+    if facts.times is not None:
+        measured += f", and attention's time in blocks over that in one piece: {facts.times.origin}"
     return Step(
         title="What small blocks cost",
         tell=f"The tables of all sequences have {middle.entries} entries at most with blocks of "
@@ -153,7 +149,7 @@ def _tables(facts: Facts) -> Step:
         question=Number(small.allocations, "block", slack=middle.allocations // 3),
         because=f"{small.allocations / middle.allocations:.1f} times as many, and tables of "
         f"{small.entries} entries: work for the scheduler in each step, and scattered reads for "
-        f"attention.{measured}",
+        f"attention.{measured}.",
         at=Moment(MIDDLE, middle.entries_seq),
         shows=Moment(SMALL, small.entries_seq),
         exhibit=Table(("block size", "utilisation", "table entries", "attention"), rows),
