@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.chart_spec import as_spec, coloured, ink
 from dashboard.lessons.lesson import Bars, Lines
 
-_BAR = 30
+_BAR = 26
 """Pixels that a row of bars is high."""
 _FONT = 13
 

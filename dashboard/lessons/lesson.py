@@ -42,7 +42,7 @@ class Number:
     digits: int = 0
 
     def right(self, said: float) -> bool:
-        return abs(said - self.shown) <= self.slack
+        return round(abs(said - self.shown) - self.slack, 6) <= 0
 
     @property
     def shown(self) -> float:

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dashboard.lessons.lesson import Bars, Change, Lesson, Moment, Number, Runs, Step, first
+from dashboard.readable import plural
 from engine.events.records import Computed, RequestAdded, RequestFinished, SequenceStatus
 
 TRACE = "long-context"
@@ -145,8 +146,8 @@ def _queue(facts: Facts) -> Step:
         "as it grows.",
         ask="How many of them are held up: wait for their start, or lose their blocks?",
         question=Number(sum(wait.held_up for wait in after), "request", slack=1),
-        because=f"{facts.free_at_queue} blocks are free when the queue is longest, and the pool belongs "
-        f"to one request. Of the {len(before)} that came before it, "
+        because=f"{plural(facts.free_at_queue, 'block')} free when the queue is longest: most of the "
+        f"pool is one request's. Of the {len(before)} that came before it, "
         f"{sum(wait.held_up for wait in before)} are held up: first come, first served.",
         at=Moment(TRACE, facts.full, facts.request),
         shows=Moment(TRACE, facts.queue_seq, facts.request),

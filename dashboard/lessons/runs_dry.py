@@ -122,7 +122,7 @@ LESSON = Lesson(
     steps=(_who, _how_many, _again),
     claims={
         "no block is free before the first preemption": lambda f: f.free_before == 0,
-        "an allocation fails in that very step": lambda f: f.failed_at[0] == f.seq,
+        "an allocation fails in that very step": lambda f: f.failed_at[:1] == (f.seq,),
         "the victim is the youngest that runs": lambda f: f.victim == f.running[-1],
         "no victim of the whole run is older than who needed the block": lambda f: (
             f.younger_victims == f.victims > 0

@@ -96,8 +96,8 @@ def _large(facts: Facts) -> Step:
         f"the blocks have {large.block_size}.",
         ask="How many slots does a running sequence leave empty on average?",
         question=Number(large.empty, "slot", slack=12),
-        because=f"{100 - 100 * large.used:.0f} % of all slots that are taken are empty. Half a block "
-        "each, once more: half of a large one.",
+        because=f"{100 - 100 * large.used:.0f} % of all slots that are taken are empty: about half a "
+        f"block for each sequence, as before, but of a block of {large.block_size}.",
         at=Moment(LARGE, large.entries_seq),
         shows=Moment(LARGE, large.entries_seq),
         exhibit=_used(facts),
