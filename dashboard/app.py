@@ -16,6 +16,7 @@ from dashboard.shell import top_of_page
 from dashboard.views.capacity import capacity_page
 from dashboard.views.compare import compare_page
 from dashboard.views.lab import lab_page
+from dashboard.views.lessons import lessons_page
 from dashboard.views.pool import pool_page
 from dashboard.views.preemptions import preemptions_page
 from dashboard.views.requests import requests_page
@@ -62,6 +63,7 @@ PAGES: list[SourcePage | PlainPage] = [
     SourcePage("Compare", "compare", ":material/compare_arrows:", compare_page),
     PlainPage("Lab", "lab", ":material/science:", lab_page),
     PlainPage("Capacity", "capacity", ":material/straighten:", capacity_page),
+    PlainPage("Lessons", "lessons", ":material/school:", lessons_page),
 ]
 """In the order of the navigation. The first is the start page."""
 

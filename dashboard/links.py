@@ -13,3 +13,8 @@ def offer(pages: dict[str, st.Page]) -> None:
 def page_link(path: str, label: str, icon: str, help: str) -> None:
     """A link to the page of that path; the session's moment and selection go along."""
     st.page_link(st.session_state[_KEY][path], label=label, icon=icon, help=help)
+
+
+def go_to_page(path: str) -> None:
+    """Leave this page for the one of that path."""
+    st.switch_page(st.session_state[_KEY][path])

@@ -32,10 +32,11 @@ _component = st.components.v2.component(
 )
 
 
-def pool_canvas(token: str, with_pool: bool) -> None:
+def pool_canvas(token: str, with_pool: bool, beside: bool = False) -> None:
     """Mount it for the session of `token`; without the pool it is the player alone.
 
-    It fetches everything itself, over the WebSocket of the same origin.
+    `beside` is for a page that tells what is to be seen: player and heatmap only, in a column, and
+    the address stays the page's. It fetches everything itself, over the WebSocket of the same origin.
     """
-    data = {"path": SOCKET_PATH, "session": token, "with_pool": with_pool}
+    data = {"path": SOCKET_PATH, "session": token, "with_pool": with_pool, "beside": beside}
     _component(key="glasspool", data=data)

@@ -33,9 +33,12 @@ class Glass {
     this.use(data)
   }
 
-  // What Python says: which session, and whether the pool is shown or the player alone.
-  use({ path, session, with_pool: withPool }) {
+  // What Python says: which session, whether the pool is shown or the player alone, and whether it
+  // stands beside a page's text.
+  use({ path, session, with_pool: withPool, beside }) {
     this.root.classList.toggle("bare", !withPool)
+    this.root.classList.toggle("beside", beside)
+    this.player.keepsAddress = !beside
     if (this.socket?.session === session) return
     this.socket?.close()
     this.socket = new PoolSocket(path, session, {

@@ -25,6 +25,7 @@ class Player {
     this.root = root
     this.send = (message) => send(message)
     this.moment = null
+    this.keepsAddress = true
     const scrubber = root.querySelector(".scrubber")
     this.scrubber = new Scrubber(scrubber, {
       go: (seq) => this.go(seq),
@@ -80,7 +81,7 @@ class Player {
     this.badge.setAttribute("role", "status")
     this.where = element("span", undefined, "where")
     this.liveButton = button("Live", "Back to now (L)", () => this.live(), "golive")
-    this.share = button("Share", "Copy a link to exactly this view", () => this.copyLink())
+    this.share = button("Share", "Copy a link to exactly this view", () => this.copyLink(), "share")
     const help = element("details", undefined, "keys")
     const summary = element("summary", "Keys")
     summary.title = "Keys of the player"
@@ -162,6 +163,7 @@ class Player {
 
   // The address follows the view, without an entry in the browser's history for each step.
   keepAddress() {
+    if (!this.keepsAddress) return
     const query = this.query()
     if (query === this.kept) return
     this.kept = query

@@ -79,6 +79,11 @@ def compare_page(session: Session) -> None:
     _difference(*chosen)
 
 
+def choose_runs(a: str, b: str) -> None:
+    """From another page: these two, by their names in the catalog, are what Compare shows next."""
+    st.session_state[_KEPT] = {KEY_A: a, KEY_B: b}
+
+
 def _choose_first(session: Session, names: list[str]) -> None:
     kept = st.session_state.setdefault(_KEPT, {})
     here = session.feed.source_name

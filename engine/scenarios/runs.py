@@ -81,8 +81,8 @@ SCENARIOS = (
         "the head that is left",
         (
             *(Ask(text, 24, at=40 * number) for number, text in enumerate(TOPICS)),
-            Ask(TOPICS[2], 24, at=160),
-            Ask(TOPICS[0], 24, at=200),
+            Ask(TOPICS[0], 24, at=160),
+            Ask(TOPICS[2], 24, at=200),
         ),
         {"num_gpu_blocks_override": 14},
     ),
@@ -111,10 +111,10 @@ SCENARIOS = (
     Scenario(
         "long-context",
         "a prompt of more than a thousand tokens comes between short requests: it is computed in "
-        "chunks, takes most of the pool, and those that come after it wait",
+        "chunks, takes most of the pool, and those that come after it wait or are preempted",
         (
             *(Ask(QUESTIONS[number], 48, at=4 * number) for number in range(4)),
-            Ask(harbour_log(32), 24, at=20),
+            Ask(harbour_log(40), 48, at=20),
             *(Ask(QUESTIONS[4 + number], 48, at=24 + 4 * number) for number in range(6)),
         ),
         {"num_gpu_blocks_override": 96, "long_prefill_token_threshold": 256},

@@ -1,0 +1,361 @@
+"""The page "Lessons": a question beside the pool, the learner's guess, and what the events say.
+
+The address says where one is: `?lesson=NAME&step=NUMBER`. Guesses stay for as long as the browser
+session does; answers are read from the traces each time, see dashboard/lessons.
+"""
+
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard.canvas import pool_canvas
+from dashboard.charts_lessons import bars_chart, lines_chart
+from dashboard.feeds import feed_of
+from dashboard.lessons import LESSONS
+from dashboard.lessons.lesson import (
+    Bars,
+    Choice,
+    Lesson,
+    LessonError,
+    Lines,
+    Moment,
+    Number,
+    Step,
+    Table,
+)
+from dashboard.lessons.run import Run
+from dashboard.links import go_to_page
+from dashboard.markdown import escape
+from dashboard.session import Session
+from dashboard.sessions import SOURCE_KEY, TOKEN_KEY, catalog, current_session
+from dashboard.source import DEMO_DATA, TRACE_SUFFIX, SourceError, TraceSource
+from dashboard.standing import small
+from dashboard.views.compare import choose_runs
+from engine.events import FoldError, TraceError
+
+LESSON, STEP = "lesson", "step"
+"""Query parameters."""
+_SAID = "lessons-said"
+_PLACED = "lessons-placed"
+_SKIPPED = "skipped"
+_RUNS_KEPT = 4
+_FACTS_KEPT = 64
+
+_STYLE = """
+<style>
+  .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; padding-bottom: 0.5rem; }
+  .st-key-lesson-text p, .st-key-lesson-text li { font-size: 1.16rem; line-height: 1.45; }
+  .st-key-lesson-text label p { font-size: 1.1rem; }
+  .st-key-lesson-text button p { font-size: 1.1rem; text-align: left; }
+  .st-key-lesson-text small, .st-key-lesson-text .small { font-size: 0.95rem; }
+  @media (min-width: 641px) {
+    .st-key-lesson-text { max-height: calc(100vh - 7.6rem); overflow-y: auto; padding-right: 0.6rem; }
+  }
+</style>
+"""
+
+
+def lessons_page() -> None:
+    """Draws the list, or the lesson and the step of the address."""
+    st.html(_STYLE)
+    name = st.query_params.get(LESSON)
+    lesson = next((lesson for lesson in LESSONS if lesson.name == name), None)
+    if lesson is None:
+        if name is not None:
+            st.warning(f"There is no lesson {escape(repr(name))}.", icon=":material/school:")
+        _list()
+        return
+    missing = [trace for trace in lesson.traces if not _path(trace).is_file()]
+    if missing:
+        _missing(lesson, missing)
+        return
+    try:
+        _lesson(lesson)
+    except (SourceError, TraceError, FoldError, LessonError) as error:
+        st.error(
+            f"{lesson.title}: {escape(str(error))}. `make demo-data` records its runs anew.",
+            icon=":material/error:",
+        )
+
+
+# -- the list -------------------------------------------------------------------------------------
+
+
+def _list() -> None:
+    st.markdown("### Lessons")
+    st.markdown(
+        "Each is a recorded run of a real model. Guess first; the answer is read from its events."
+    )
+    columns = st.columns(2, gap="medium")
+    half = (len(LESSONS) + 1) // 2
+    for number, lesson in enumerate(LESSONS):
+        with columns[number // half], st.container(border=True, gap="xxsmall"):
+            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+                st.button(
+                    f"**{number + 1}. {lesson.title}**",
+                    key=f"lesson-{lesson.name}",
+                    type="tertiary",
+                    on_click=_go,
+                    args=(lesson.name, 1),
+                )
+                st.space("stretch")
+                small(_progress(lesson))
+            st.markdown(lesson.claim)
+
+
+def _progress(lesson: Lesson) -> str:
+    answered = sum((lesson.name, step) in _said() for step in range(1, len(lesson.steps) + 1))
+    if not answered:
+        return f"{len(lesson.steps)} questions"
+    return f"{answered} of {len(lesson.steps)} answered"
+
+
+def _missing(lesson: Lesson, traces: list[str]) -> None:
+    st.button("All lessons", icon=":material/list:", on_click=_go, args=(None, None))
+    names = ", ".join(f"demo_data/{trace}{TRACE_SUFFIX}" for trace in traces)
+    st.warning(
+        f"The lesson “{lesson.title}” needs {escape(names)}, which is not here: "
+        "`make demo-data` records it.",
+        icon=":material/school:",
+    )
+
+
+# -- one lesson -----------------------------------------------------------------------------------
+
+
+def _lesson(lesson: Lesson) -> None:
+    for trace in lesson.traces:
+        catalog().add(TraceSource(_path(trace)))
+    session = current_session()
+    facts = _facts(lesson.name, tuple((trace, _stamp(trace)) for trace in lesson.traces))
+    number = _step_number(lesson)
+    step = lesson.steps[number - 1](facts)
+    revealed = (lesson.name, number) in _said()
+    moment = step.shows if revealed else step.at
+    _place(session, moment, (lesson.name, number, revealed))
+    text, pool = st.columns([5, 7], gap="medium")
+    with text:
+        _bar(lesson, number)
+        with st.container(key="lesson-text", gap="small"):
+            st.markdown(f"### {step.title}")
+            st.markdown(step.tell)
+            st.markdown(f"**{step.ask}**")
+            if revealed:
+                _answer(lesson, number, step)
+            else:
+                _question(lesson, number, step.question)
+    with pool:
+        pool_canvas(st.session_state[TOKEN_KEY], with_pool=True, beside=True)
+
+
+def _bar(lesson: Lesson, number: int) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        st.button(
+            "",
+            icon=":material/list:",
+            help="All lessons",
+            key="lesson-all",
+            on_click=_go,
+            args=(None, None),
+        )
+        st.markdown(f"**{lesson.title}** :small[{number} of {len(lesson.steps)}]")
+        st.space("stretch")
+        st.button(
+            "",
+            icon=":material/chevron_left:",
+            help="The question before (B)",
+            shortcut="b",
+            key="lesson-back",
+            disabled=number == 1,
+            on_click=_go,
+            args=(lesson.name, number - 1),
+        )
+        last = number == len(lesson.steps)
+        following = LESSONS[(LESSONS.index(lesson) + 1) % len(LESSONS)]
+        st.button(
+            "Next lesson" if last else "Next",
+            icon=":material/chevron_right:",
+            icon_position="right",
+            help=f"{following.title} (N)" if last else "The next question (N)",
+            shortcut="n",
+            key="lesson-next",
+            type="primary" if (lesson.name, number) in _said() else "secondary",
+            on_click=_go,
+            args=(following.name, 1) if last else (lesson.name, number + 1),
+        )
+
+
+def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
+    place = (lesson.name, number)
+    if isinstance(question, Choice):
+        for option, text in enumerate(question.options):
+            st.button(
+                text,
+                key=f"lesson-option-{option}",
+                width="stretch",
+                on_click=_say,
+                args=(place, option),
+            )
+    else:
+        key = f"lesson-guess-{lesson.name}-{number}"
+        label = f"Your guess, in {question.measure()}" if question.measure() else "Your guess"
+        with (
+            st.form("lesson-form", border=False),
+            st.container(horizontal=True, vertical_alignment="bottom", gap="small"),
+        ):
+            st.number_input(
+                label,
+                value=None,
+                step=1.0 if question.digits else 1,
+                format=f"%.{question.digits}f" if question.digits else "%d",
+                key=key,
+                width=240,
+            )
+            st.form_submit_button(
+                "See the events", type="primary", on_click=_say_number, args=(place, key)
+            )
+    with st.container(horizontal=True, gap="small"):
+        st.button(
+            "Show without a guess",
+            type="tertiary",
+            key="lesson-skip",
+            on_click=_say,
+            args=(place, _SKIPPED),
+        )
+        _again()
+
+
+def _answer(lesson: Lesson, number: int, step: Step) -> None:
+    place = (lesson.name, number)
+    said, question = _said()[place], step.question
+    verdict = f"The events say **{escape(question.answer_words)}**."
+    if said == _SKIPPED:
+        st.info(verdict, icon=":material/visibility:")
+    elif question.right(said):
+        st.success(f"You said {escape(question.words(said))}. {verdict}", icon=":material/check:")
+    else:
+        st.warning(
+            f"You said {escape(question.words(said))}. {verdict}", icon=":material/arrow_forward:"
+        )
+    st.markdown(step.because)
+    _exhibit(step, key=f"lesson-{lesson.name}-{number}")
+    with st.container(horizontal=True, gap="small"):
+        st.button(
+            "Ask again",
+            type="tertiary",
+            icon=":material/replay:",
+            key="lesson-again",
+            help="Forget the guess: back to the moment before the answer",
+            on_click=_forget,
+            args=(place,),
+        )
+        _again()
+    if number == len(lesson.steps):
+        _change(lesson)
+
+
+def _again() -> None:
+    st.button(
+        "Back to the moment",
+        type="tertiary",
+        icon=":material/my_location:",
+        key="lesson-moment",
+        help="Where this question is asked or answered, if you have played on",
+        on_click=lambda: st.session_state.pop(_PLACED, None),
+    )
+
+
+def _exhibit(step: Step, key: str) -> None:
+    match step.exhibit:
+        case Bars():
+            bars_chart(step.exhibit, key)
+        case Lines():
+            lines_chart(step.exhibit, key)
+        case Table(columns, rows):
+            st.table([dict(zip(columns, row, strict=True)) for row in rows])
+
+
+def _change(lesson: Lesson) -> None:
+    change = lesson.change
+    with st.container(border=True, gap="xsmall"):
+        st.markdown(f"**Change it and run it.** {change.text}")
+        st.code(change.command, language="bash", wrap_lines=True)
+        if change.compare is not None and all(_path(name).is_file() for name in change.compare):
+            a, b = (catalog().add(TraceSource(_path(name))) for name in change.compare)
+            if st.button(
+                "Compare the two runs", icon=":material/compare_arrows:", key="lesson-compare"
+            ):
+                choose_runs(a, b)
+                go_to_page("compare")
+
+
+# -- where one is, and what was said --------------------------------------------------------------
+
+
+def _step_number(lesson: Lesson) -> int:
+    text = st.query_params.get(STEP, "1")
+    number = int(text) if text.isdecimal() else 1
+    return max(1, min(number, len(lesson.steps)))
+
+
+def _go(lesson: str | None, number: int | None) -> None:
+    if lesson is None:
+        st.query_params.clear()
+    else:
+        st.query_params.from_dict({LESSON: lesson, STEP: str(number)})
+
+
+def _said() -> dict[tuple[str, int], int | float | str]:
+    return st.session_state.setdefault(_SAID, {})
+
+
+def _say(place: tuple[str, int], guess: int | float | str) -> None:
+    _said()[place] = guess
+
+
+def _say_number(place: tuple[str, int], key: str) -> None:
+    guess = st.session_state[key]
+    _say(place, _SKIPPED if guess is None else guess)
+
+
+def _forget(place: tuple[str, int]) -> None:
+    _said().pop(place, None)
+
+
+def _place(session: Session, moment: Moment, key: tuple[str, int, bool]) -> None:
+    """Bring the session to the moment, once: then it is the learner who plays."""
+    name = catalog().add(TraceSource(_path(moment.trace)))
+    st.session_state[SOURCE_KEY] = name
+    feed = feed_of(catalog()[name])
+    if session.feed is feed and st.session_state.get(_PLACED) == key:
+        return
+    if session.feed is feed:
+        session.go(moment.seq)
+    else:
+        session.open(feed, seq=moment.seq)
+    session.select(request=moment.request, block=moment.block)
+    st.session_state[_PLACED] = key
+
+
+# -- facts ----------------------------------------------------------------------------------------
+
+
+def _path(trace: str) -> Path:
+    return DEMO_DATA / f"{trace}{TRACE_SUFFIX}"
+
+
+def _stamp(trace: str) -> tuple[int, int]:
+    stat = _path(trace).stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+@st.cache_resource(show_spinner="Reading the recorded run …", max_entries=_RUNS_KEPT)
+def _run(trace: str, stamp: tuple[int, int]) -> Run:
+    return Run.read(_path(trace))
+
+
+@st.cache_resource(show_spinner="Reading the events …", max_entries=_FACTS_KEPT)
+def _facts(name: str, traces: tuple[tuple[str, tuple[int, int]], ...]) -> object:
+    """What a lesson found in its traces; read anew where one of the files has changed."""
+    lesson = next(lesson for lesson in LESSONS if lesson.name == name)
+    return lesson.read({trace: _run(trace, stamp) for trace, stamp in traces})
