@@ -114,11 +114,15 @@ _LEAVE, _GROW, _ARRIVE = range(3)
 
 @dataclass
 class _Running:
-    """Stores `tokens` at step `since`, and one more each step; `turn` tells stale events."""
+    """Stores `tokens` at step `since`, and one more each step; `turn` tells stale events.
+
+    `kept`: slots that it has and will have written in the end.
+    """
 
     since: int
     tokens: int
     turn: int
+    kept: int = 0
 
     def stored(self, step: int) -> int:
         return self.tokens + step - self.since
@@ -132,6 +136,8 @@ class _Simulation:
             number for number, r in enumerate(requests) if allocator.fits_ever(r.final)
         ]
         self.running: dict[int, _Running] = {}
+        # Sums over `running`: of tokens - since, from which the stored ones follow, and of kept.
+        self.tokens_at_zero = self.kept = 0
         # Tokens that a preempted sequence stores at once when it resumes.
         self.resumes_with: dict[int, int] = {}
         self.queue: list[int] = []
@@ -234,6 +240,7 @@ class _Simulation:
             self.resumes_with.pop(number, None)
             self.turn += 1
             self.running[number] = _Running(self.now, tokens, self.turn)
+            self.tokens_at_zero += tokens - self.now
             self.started_at.setdefault(number, self.now)
             self._plan(number)
 
@@ -245,18 +252,23 @@ class _Simulation:
         """The sequence's next event: the step after its room, or its tokens, are used up."""
         sequence, final = self.running[number], self.requests[number].final
         room = self.allocator.room(number)
-        step = sequence.since + min(room, final) - sequence.tokens + 1
+        kept = min(room, final)
+        self.kept += kept - sequence.kept
+        sequence.kept = kept
+        step = sequence.since + kept - sequence.tokens + 1
         kind = _GROW if room < final else _LEAVE
         heapq.heappush(self.events, (step, kind, number, sequence.turn))
 
     def _stop(self, number: int) -> None:
-        del self.running[number]
+        sequence = self.running.pop(number)
+        self.tokens_at_zero -= sequence.tokens - sequence.since
+        self.kept -= sequence.kept
         self.allocator.release(number)
 
     # -- between events ------------------------------------------------------------------------
 
     def _stored(self) -> int:
-        return sum(sequence.stored(self.now) for sequence in self.running.values())
+        return self.tokens_at_zero + len(self.running) * self.now
 
     def _next_demand(self) -> int | None:
         """Slots that the next request takes: the head of the queue, or the next to arrive."""
@@ -271,15 +283,12 @@ class _Simulation:
     def _account(self, demand: int | None) -> Account:
         allocator = self.allocator
         stored = self._stored()
-        kept = sum(
-            min(allocator.room(number), self.requests[number].final) for number in self.running
-        )
         external = allocator.external(demand or 0)
         free = allocator.free
         return Account(
             stored=stored,
-            reserved=kept - stored,
-            internal=allocator.memory - free - kept,
+            reserved=self.kept - stored,
+            internal=allocator.memory - free - self.kept,
             external=external,
             usable=free - external,
         )
