@@ -61,9 +61,9 @@ PAGES: list[SourcePage | PlainPage] = [
     SourcePage("Timeline", "timeline", ":material/timeline:", timeline_page),
     SourcePage("Preemptions", "preemptions", ":material/eject:", preemptions_page),
     SourcePage("Compare", "compare", ":material/compare_arrows:", compare_page),
+    PlainPage("Lessons", "lessons", ":material/school:", lessons_page),
     PlainPage("Lab", "lab", ":material/science:", lab_page),
     PlainPage("Capacity", "capacity", ":material/straighten:", capacity_page),
-    PlainPage("Lessons", "lessons", ":material/school:", lessons_page),
 ]
 """In the order of the navigation. The first is the start page."""
 
