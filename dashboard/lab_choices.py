@@ -14,7 +14,7 @@ SAMPLE, FIXED, UNIFORM, LOGNORMAL, FILE = (
     "Lognormal",
     "A file",
 )
-BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+BLOCK_SIZES = (1, 4, 8, 16, 32, 64, 128, 256)
 MODEL_LENGTHS = (1024, 2048, 4096, 8192, 16_384, 32_768)
 MEMORIES = (4096, 8192, 16_384, 32_768, 65_536)
 MOST_SEQUENCES = 2_000
@@ -155,6 +155,7 @@ def choose_traffic() -> Traffic:
             0.5,
             1000.0,
             step=1.0,
+            format="%.1f",
             key="lab-every",
             on_change=_keep,
             width=170,

@@ -11,13 +11,14 @@ simulation goes from event to event.
 """
 
 import heapq
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from engine.core.config import ConfigError
 from engine.lab.allocators import Allocator, Kind, LabSettings, make_allocator
-from engine.lab.moment import Account, Holding, Moment
+from engine.lab.moment import Account, Holding, Moment, joined_holes
 from engine.workloads.lengths import Lengths
 
 MOMENTS = 60
@@ -312,14 +313,18 @@ class _Simulation:
             account=self._account(demand),
             demand=demand,
             waiting=len(self.queue),
-            holdings=tuple(
-                Holding(
-                    number,
-                    sequence.stored(self.now),
-                    self.requests[number].final,
-                    allocator.extents(number),
-                )
-                for number, sequence in self.running.items()
+            holdings=tuple(map(self._holding, self.running)),
+            holes=joined_holes(
+                (hole, allocator.usable(hole, demand or 0)) for hole in allocator.holes()
             ),
-            holes=tuple((hole, allocator.usable(hole, demand or 0)) for hole in allocator.holes()),
+        )
+
+    def _holding(self, number: int) -> Holding:
+        extents = self.allocator.extents(number)
+        return Holding(
+            sequence=number,
+            tokens=self.running[number].stored(self.now),
+            final=self.requests[number].final,
+            starts=array("q", (extent.start for extent in extents)),
+            slots=extents[0].slots,
         )

@@ -83,6 +83,7 @@ def test_within_keeps_the_first_sequences_and_at_least_one():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("x" * 300, "is neither a file nor a way to draw lengths"),
         ("nowhere.csv", "is neither a file nor a way to draw lengths"),
         ("fixed:100", "write it like fixed:100,400"),
         ("fixed:0,4", "write it like fixed:100,400"),
