@@ -14,7 +14,8 @@ SAMPLE, FIXED, UNIFORM, LOGNORMAL, FILE = (
     "Lognormal",
     "A file",
 )
-BLOCK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+KINDS = (SAMPLE, FIXED, UNIFORM, LOGNORMAL, FILE)
+BLOCK_SIZES = (1, 4, 8, 16, 32, 64, 128, 256)
 MODEL_LENGTHS = (1024, 2048, 4096, 8192, 16_384, 32_768)
 MEMORIES = (4096, 8192, 16_384, 32_768, 65_536)
 MOST_SEQUENCES = 2_000
@@ -69,25 +70,29 @@ class Traffic:
     requests: int
 
 
-def remember() -> None:
-    """Bring back what was chosen before another page was shown; call it before the first input."""
-    kept = st.session_state.setdefault(_KEPT, dict(FIRST))
-    for key, value in kept.items():
-        st.session_state.setdefault(key, value)
+def _kept() -> dict[str, Any]:
+    """What was chosen last, by key.
+
+    Each input begins with it, as a widget's own state is dropped while another page is shown. Given
+    as the input's value, not as session state: that reaches the browser once, and is lost where a
+    second run comes before the input is drawn.
+    """
+    return st.session_state.setdefault(_KEPT, dict(FIRST))
 
 
 def _keep() -> None:
-    # A widget's own state is dropped while another page is shown.
-    kept = st.session_state[_KEPT]
+    kept = _kept()
     kept.update({key: st.session_state[key] for key in kept if key in st.session_state})
 
 
 def choose() -> Choices:
     """Draw the inputs that both forms share."""
+    kept = _kept()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         kind = st.selectbox(
             "Lengths",
-            (SAMPLE, FIXED, UNIFORM, LOGNORMAL, FILE),
+            KINDS,
+            index=KINDS.index(kept["lab-kind"]),
             key="lab-kind",
             on_change=_keep,
             width=270,
@@ -98,19 +103,27 @@ def choose() -> Choices:
             "Sequences",
             1,
             MOST_SEQUENCES,
+            value=kept["lab-count"],
             key="lab-count",
             on_change=_keep,
             width=120,
             help="How many lengths are drawn, or read from the file's beginning.",
         )
         st.number_input(
-            "Seed", 0, 10_000, key="lab-seed", on_change=_keep, width=100,
+            "Seed",
+            0,
+            10_000,
+            value=kept["lab-seed"],
+            key="lab-seed",
+            on_change=_keep,
+            width=100,
             help="Another seed, other lengths and arrivals. The same seed, the same ones.",
-        )  # fmt: skip
+        )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.selectbox(
             "max_model_len",
             MODEL_LENGTHS,
+            index=MODEL_LENGTHS.index(kept["lab-max-model-len"]),
             key="lab-max-model-len",
             on_change=_keep,
             width=130,
@@ -120,6 +133,7 @@ def choose() -> Choices:
         st.selectbox(
             "Block size",
             BLOCK_SIZES,
+            index=BLOCK_SIZES.index(kept["lab-block-size"]),
             key="lab-block-size",
             on_change=_keep,
             width=110,
@@ -128,6 +142,7 @@ def choose() -> Choices:
         st.selectbox(
             "Model, for 2 MiB pages",
             list(SHAPES),
+            index=list(SHAPES).index(kept["lab-model"]),
             key="lab-model",
             on_change=_keep,
             width=190,
@@ -140,10 +155,12 @@ def choose() -> Choices:
 
 def choose_traffic() -> Traffic:
     """Draw the inputs of the dynamic form."""
+    kept = _kept()
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         memory = st.selectbox(
             "Memory (slots)",
             MEMORIES,
+            index=MEMORIES.index(kept["lab-memory"]),
             key="lab-memory",
             on_change=_keep,
             width=150,
@@ -155,15 +172,23 @@ def choose_traffic() -> Traffic:
             0.5,
             1000.0,
             step=1.0,
+            format="%.1f",
+            value=kept["lab-every"],
             key="lab-every",
             on_change=_keep,
             width=170,
             help="On average. In a step, each running sequence stores one more token.",
         )
         requests = st.number_input(
-            "Requests", 1, MOST_SEQUENCES, key="lab-requests", on_change=_keep, width=120,
+            "Requests",
+            1,
+            MOST_SEQUENCES,
+            value=kept["lab-requests"],
+            key="lab-requests",
+            on_change=_keep,
+            width=120,
             help="So many of the sequences come and leave, the first ones.",
-        )  # fmt: skip
+        )
     return Traffic(memory, float(every), int(requests))
 
 
@@ -181,13 +206,21 @@ def _lengths(kind: str) -> str:
         prompt = _number("Mean prompt", "lab-prompt-mean")
         output = _number("Mean output", "lab-output-mean")
         sigma = st.number_input(
-            "Sigma", 0.0, 2.0, step=0.1, key="lab-sigma", on_change=_keep, width=100,
+            "Sigma",
+            0.0,
+            2.0,
+            value=_kept()["lab-sigma"],
+            step=0.1,
+            key="lab-sigma",
+            on_change=_keep,
+            width=100,
             help="Deviation of the logarithm: 0 gives the means, 1 a long tail.",
-        )  # fmt: skip
+        )
         return f"lognormal:{prompt},{output},{sigma}"
     if kind == FILE:
         return st.text_input(
             "File on the dashboard's machine",
+            value=_kept()["lab-path"],
             key="lab-path",
             on_change=_keep,
             width=330,
@@ -199,9 +232,9 @@ def _lengths(kind: str) -> str:
 
 
 def _number(label: str, key: str) -> int:
-    return st.number_input(label, 1, 4096, key=key, on_change=_keep, width=110)
+    return st.number_input(label, 1, 4096, _kept()[key], key=key, on_change=_keep, width=110)
 
 
 def _range(label: str, key: str) -> str:
-    least, most = st.slider(label, 1, 4096, key=key, on_change=_keep, width=220)
+    least, most = st.slider(label, 1, 4096, _kept()[key], key=key, on_change=_keep, width=220)
     return f"{least}-{most}"

@@ -53,7 +53,7 @@ def dynamic_sentences(runs: list[DynamicRun]) -> list[str]:
         f"{PAPER}, figure 2, measured 20.4 to 38.2 % in engines that reserve, and 96.3 % in vLLM.",
         f"**What it buys:** in the same memory, {_pace(naive)}; {_pace(exact)}; {_pace(paged)}.",
         "**What it costs:** who takes memory on demand can run dry. paged preempted "
-        f"{plural(paged.preemptions, 'sequence')} and stored {paged.recomputed:,} tokens once more. "
+        f"{plural(paged.preemptions, 'time')} and stored {paged.recomputed:,} tokens once more. "
         "Here that takes no time; in an engine it does.",
     ]
 

@@ -11,7 +11,7 @@ from dashboard.charts_lab import (
     static_chart,
     sweep_chart,
 )
-from dashboard.lab_choices import Choices, choose, choose_traffic, remember
+from dashboard.lab_choices import Choices, choose, choose_traffic
 from dashboard.lab_results import (
     MOST_TOKENS,
     changed_at,
@@ -32,7 +32,6 @@ from engine.lab import ConfigError, DynamicRun, Kind, Sample, Use
 from engine.lab.rows import account_rows, map_rows, sweep_rows
 
 KINDS = tuple(kind.value for kind in Kind)
-STEP_KEY = "lab-step"
 
 
 def lab_page() -> None:
@@ -42,7 +41,6 @@ def lab_page() -> None:
         "Exact arithmetic on real placements, without a model. The paged allocator is the engine's own "
         "block pool and block tables. Memory is counted in slots: room for one token's KV."
     )
-    remember()
     choices = choose()
     drawn = choices.drawn
     if not drawn.lengths:
@@ -140,15 +138,16 @@ def _dynamic(choices: Choices, changed: float) -> None:
     traffic = choose_traffic()
     runs = runs_of(choices, traffic, changed)
     steps = [moment.step for moment in runs[0].moments]
-    if st.session_state.get(STEP_KEY) not in steps:
-        st.session_state[STEP_KEY] = steps[len(steps) // 2]
-    step = st.select_slider(
-        "Moment: the end of step",
-        steps,
-        key=STEP_KEY,
-        format_func=lambda step: f"{step:,}",
-        help="The address map below is of this moment. Memory is one line of slots, cut into four.",
-    ) if len(steps) > 1 else steps[0]  # fmt: skip
+    step = steps[0]
+    if len(steps) > 1:
+        step = st.select_slider(
+            "Moment: the end of step",
+            steps,
+            value=steps[len(steps) // 2],
+            key=f"lab-step-{steps[0]}-{steps[-1]}",
+            format_func=lambda step: f"{step:,}",
+            help="The address map below is of this moment. Memory is one line of slots, cut into four.",
+        )
     number = steps.index(step)
     width = -(-traffic.memory // LINES)
     map_chart(

@@ -11,13 +11,14 @@ simulation goes from event to event.
 """
 
 import heapq
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from engine.core.config import ConfigError
 from engine.lab.allocators import Allocator, Kind, LabSettings, make_allocator
-from engine.lab.moment import Account, Holding, Moment
+from engine.lab.moment import Account, Holding, Moment, joined_holes
 from engine.workloads.lengths import Lengths
 
 MOMENTS = 60
@@ -138,7 +139,7 @@ class _Simulation:
         self.running: dict[int, _Running] = {}
         # Sums over `running`: of tokens - since, from which the stored ones follow, and of kept.
         self.tokens_at_zero = self.kept = 0
-        # Tokens that a preempted sequence stores at once when it resumes.
+        # Tokens that a sequence, since it was last preempted, stores at once when it resumes.
         self.resumes_with: dict[int, int] = {}
         self.queue: list[int] = []
         self.turn = 0
@@ -166,7 +167,6 @@ class _Simulation:
         while self.events:
             step = self.events[0][0]
             self._pass_until(step)
-            preempted = False
             while self.events and self.events[0][0] == step:
                 _, kind, number, turn = heapq.heappop(self.events)
                 if kind == _ARRIVE:
@@ -176,10 +176,8 @@ class _Simulation:
                     if kind == _LEAVE:
                         self._stop(number)
                     else:
-                        preempted |= self._grow(number)
-            # As in the engine, memory that was taken from one is not given away in the same step.
-            if not preempted:
-                self._serve_queue()
+                        self._grow(number)
+            self._serve_queue()
             self.peak_running = max(self.peak_running, len(self.running))
         self._pass_until(max(self.now, self.end))
 
@@ -207,9 +205,8 @@ class _Simulation:
 
     # -- one step ------------------------------------------------------------------------------
 
-    def _grow(self, number: int) -> bool:
-        """Room for this step's token of the sequence; True where one was preempted for it."""
-        preempted = False
+    def _grow(self, number: int) -> None:
+        """Room for this step's token of the sequence, taken from the last in order where none is left."""
         sequence = self.running[number]
         while not self.allocator.grow(number, sequence.stored(self.now)):
             victim = max(self.running)
@@ -220,11 +217,9 @@ class _Simulation:
             self.preemptions += 1
             # This step's token was not stored yet.
             self.recomputed += tokens - 1
-            preempted = True
             if victim == number:
-                return True
+                return
         self._plan(number)
-        return preempted
 
     def _serve_queue(self) -> None:
         while self.queue:
@@ -237,7 +232,6 @@ class _Simulation:
                     self.waste.add(number)
                 return
             heapq.heappop(self.queue)
-            self.resumes_with.pop(number, None)
             self.turn += 1
             self.running[number] = _Running(self.now, tokens, self.turn)
             self.tokens_at_zero += tokens - self.now
@@ -319,14 +313,18 @@ class _Simulation:
             account=self._account(demand),
             demand=demand,
             waiting=len(self.queue),
-            holdings=tuple(
-                Holding(
-                    number,
-                    sequence.stored(self.now),
-                    self.requests[number].final,
-                    allocator.extents(number),
-                )
-                for number, sequence in self.running.items()
+            holdings=tuple(map(self._holding, self.running)),
+            holes=joined_holes(
+                (hole, allocator.usable(hole, demand or 0)) for hole in allocator.holes()
             ),
-            holes=tuple((hole, allocator.usable(hole, demand or 0)) for hole in allocator.holes()),
+        )
+
+    def _holding(self, number: int) -> Holding:
+        extents = self.allocator.extents(number)
+        return Holding(
+            sequence=number,
+            tokens=self.running[number].stored(self.now),
+            final=self.requests[number].final,
+            starts=array("q", (extent.start for extent in extents)),
+            slots=extents[0].slots,
         )

@@ -87,7 +87,11 @@ def read_lengths(text: str, count: int = COUNT, seed: int = 0) -> Sample:
     if name in _DRAWN:
         return Sample(text, tuple(islice(_drawn(text, name, numbers, seed), count)))
     path = Path(text)
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError:
+        there = False
+    if not there:
         raise ConfigError(
             f"{text} is neither a file nor a way to draw lengths: write sample, fixed:100,400, "
             "uniform:16-512,16-1024, lognormal:161,338,1.0, or name a trace file"

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from dashboard.charts_lab import LINES
+from dashboard.lab_choices import SAMPLE
 from engine.lab import (
     DynamicRun,
     Kind,
@@ -155,6 +156,22 @@ def test_choices_stay_while_another_page_is_shown(page: Page) -> None:
     page.locator(CANVAS).wait_for()
     page.get_by_role("link", name="Lab").click()
     assert_says(page, LabSettings(block_size=32), 16_384)
+
+
+def test_inputs_show_what_is_computed_after_they_were_away(page: Page) -> None:
+    choose(page, "Memory (slots)", "8,192")
+    choose(page, "Lengths", "A file")
+    page.get_by_text("Name a file of lengths above").wait_for()
+    expect(page.get_by_role("combobox", name="Memory (slots)")).to_have_count(0)
+    choose(page, "Lengths", SAMPLE)
+    assert_says(page, LabSettings(), 8192)
+    expect(page.get_by_test_id("stSelectbox").filter(has_text="Memory")).to_contain_text("8,192")
+    for label, value in (
+        ("Sequences", COUNT),
+        ("Requests", 500),
+        ("Steps between arrivals", "10.0"),
+    ):
+        expect(page.get_by_role("spinbutton", name=label)).to_have_value(str(value))
 
 
 def test_the_page_has_no_fault_that_axe_finds(page: Page) -> None:

@@ -128,6 +128,15 @@ def test_the_last_one_in_order_is_preempted_and_stores_its_tokens_again():
     # The first goes on alone to 8 tokens; then the second resumes, with 5 at once.
     assert stored == [2, 4, 6, 8, 5, 6, 7, 8, 5, 6, 7, 8, 0, 0]
     assert [moment.waiting for moment in result.moments[3:9]] == [0, 1, 1, 1, 1, 0]
+    running = [[held.sequence for held in moment.holdings] for moment in result.moments[3:9]]
+    assert running == [[0, 1], [0], [0], [0], [0], [1]]
+
+
+def test_what_was_planned_for_a_sequence_ends_with_its_preemption():
+    # The second was to leave at step 4; preempted at step 1, back at step 2, it leaves at step 5.
+    result = run(Kind.PAGED, 12, (0, 4, 5), (0, 5, 8), (9, 1, 1))
+    assert [moment.account.stored for moment in result.moments[:7]] == [9, 5, 6, 7, 8, 0, 0]
+    assert (result.preemptions, result.recomputed) == (1, 5)
 
 
 def test_requests_start_in_the_order_in_which_they_came():

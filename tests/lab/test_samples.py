@@ -49,7 +49,7 @@ def test_of_a_public_trace_the_last_token_is_not_stored(tmp_path):
 
 
 def test_of_a_recorded_run_the_finished_sequences_count_and_store_what_they_held():
-    path = next(trace for trace in TRACES if trace.name.startswith("smollm2-96"))
+    path = max(TRACES, key=lambda trace: trace.stat().st_size)
     sample = read_lengths(str(path))
     held = []
     with TraceReader(path) as trace:
@@ -61,7 +61,7 @@ def test_of_a_recorded_run_the_finished_sequences_count_and_store_what_they_held
 
         for record in trace:
             state.apply(record, *([before] if isinstance(record, Step) else []))
-    assert len(held) > 50
+    assert len(held) > 10
     assert sample.totals == held
 
 
@@ -83,6 +83,7 @@ def test_within_keeps_the_first_sequences_and_at_least_one():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("x" * 300, "is neither a file nor a way to draw lengths"),
         ("nowhere.csv", "is neither a file nor a way to draw lengths"),
         ("fixed:100", "write it like fixed:100,400"),
         ("fixed:0,4", "write it like fixed:100,400"),
