@@ -128,8 +128,12 @@ def _observed(engine: str | None, trace: Path | None) -> tuple[Header | None, Ob
     if trace is not None:
         with TraceReader(trace) as reader:
             header = reader.header
-        with _console(stderr=True).status("reading the trace"):
-            return header, observe_trace(trace)
+        with _console(stderr=True).status("reading the trace") as status:
+
+            def tell(done: int, total: int) -> None:
+                status.update(f"reading the trace, twice: {done / max(1, total):.0%}")
+
+            return header, observe_trace(trace, tell)
     return None, None
 
 

@@ -12,7 +12,7 @@ from dashboard.session import Look, Session
 from dashboard.sessions import current_session
 from dashboard.source import SourceError
 from dashboard.standing import shows, small
-from engine.lab.capacity import ConfigError, Sizing
+from engine.lab.capacity import ConfigError, LengthRow, Sizing
 from engine.lab.observation import Observation, fullest, observe
 from engine.lab.reconciliation import Reconciliation, conclusion, own_sizing, reconcile
 
@@ -74,7 +74,7 @@ def _figures(asked: Asked) -> None:
             st.metric(label, count(value), help=help, width=170)
 
 
-def _cells(row: object) -> dict[str, int]:
+def _cells(row: LengthRow) -> dict[str, int]:
     return {
         "tokens": row.length,
         "blocks of each": row.blocks,

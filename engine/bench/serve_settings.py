@@ -40,8 +40,8 @@ class ServeBenchSettings(WorkloadSettings, kw_only=True):
             raise ConfigError("--timeout is inf; give a number")
         if self.workload is Workload.BEAM:
             raise ConfigError(
-                "a beam search does not stream, and this measures streams: use workload parallel, or "
-                "simulate beam"
+                "a beam search does not stream, and this measures streams: take --workload parallel, "
+                "or glasspool simulate --workload beam"
             )
         super().__post_init__()
 

@@ -106,7 +106,7 @@ def model_shape(model: str) -> ModelShape:
 
     An organisation before the name and words such as Instruct in it do not matter. Raises ConfigError.
     """
-    if Path(model).is_dir():
+    if model and Path(model).is_dir():
         return read_shape(Path(model))
     wanted = _plain(model)
     for shape in PUBLIC_MODELS:

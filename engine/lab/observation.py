@@ -86,13 +86,15 @@ def observe(state: PoolState) -> Observation:
 def observe_trace(
     path: Path, progress: Callable[[int, int], None] = lambda done, total: None
 ) -> Observation:
-    """The fullest moment of a trace, which is read twice for it.
+    """The fullest moment of a trace, which is read twice for it; `progress` is told of both.
 
     Raises TraceError for one that is damaged, ConfigError for one without steps.
     """
     seq = fullest(_moments(path, progress))
     with TraceReader(path) as reader:
-        for record, state in reader.fold():
+        for number, (record, state) in enumerate(reader.fold()):
+            if number % RECORDS_PER_TELL == 0:
+                progress(reader.size + reader.position, 2 * reader.size)
             if isinstance(record, Step) and state.seq == seq:
                 return observe(state)
     raise ConfigError(f"{path} has no step: there is nothing to compare with")

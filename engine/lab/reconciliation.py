@@ -126,16 +126,14 @@ class _Account:
 
 def _from_memory(account: _Account, sizing: Sizing, length: int, seen: Observation) -> None:
     per_sequence = blocks_of(length, seen.block_size)
-    same_bytes = (
-        seen.bytes_per_block * sizing.block_size == sizing.bytes_per_block * seen.block_size
-    )
+    per_token = (seen.bytes_per_block // seen.block_size) or sizing.bytes_per_token
+    blocks = sizing.memory // (per_token * seen.block_size)
     if not seen.bytes_per_block:
-        blocks = sizing.memory // (sizing.bytes_per_token * seen.block_size)
         why = "the engine runs without a model and tells no bytes"
+    elif per_token == sizing.bytes_per_token:
+        why = f"a token takes {per_token:,} bytes, as assumed"
     else:
-        blocks = sizing.memory // seen.bytes_per_block
-        why = f"a token takes {seen.bytes_per_block / seen.block_size:,.0f} bytes"
-        why += " as assumed" if same_bytes else f", not {sizing.bytes_per_token:,}"
+        why = f"a token takes {per_token:,} bytes, not {sizing.bytes_per_token:,}"
     if seen.block_size != sizing.block_size:
         why += f", in blocks of {seen.block_size}, not {sizing.block_size}"
     account.set(Cause.BLOCK_BYTES, blocks // per_sequence, why)

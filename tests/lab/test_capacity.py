@@ -1,7 +1,7 @@
 """From bytes to blocks to sequences: the figures that everybody can check with a pencil."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.config import ConfigError
@@ -45,6 +45,7 @@ def test_the_memory_of_one_block_is_enough_and_a_byte_less_is_not():
         Sizing(12_288, 16, 196_607)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**6), st.integers(1, 256), st.integers(1, 2**40), st.integers(1, 200_000))
 def test_what_is_said_to_fit_fits_and_one_more_does_not(per_token, block_size, extra, length):
     sizing = Sizing(per_token, block_size, per_token * block_size + extra)

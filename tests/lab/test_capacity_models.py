@@ -128,6 +128,8 @@ def test_a_public_model_is_found_however_its_name_is_written(name):
 def test_an_unknown_name_is_told_all_known_ones():
     with pytest.raises(ConfigError, match=r"Qwen2\.5-0\.5B, Qwen2\.5-7B"):
         model_shape("Qwen2.5-0.5C")
+    with pytest.raises(ConfigError, match="not in the table"):
+        model_shape("")
 
 
 @pytest.mark.parametrize(

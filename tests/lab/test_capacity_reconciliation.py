@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.config import ConfigError
@@ -85,6 +85,11 @@ def test_memory_that_went_elsewhere_is_the_pool():
 def test_a_larger_dtype_is_the_bytes_of_a_block():
     found = seen([LENGTH] * 125, num_blocks=500, bytes_per_block=320)
     assert effects(found) == {Cause.BLOCK_BYTES: 125}
+
+
+def test_an_engine_whose_blocks_have_a_few_bytes_more_agrees_with_itself():
+    scaled = seen([LENGTH] * 250, bytes_per_block=165)
+    assert effects(scaled, sizing=own_sizing(scaled)) == {}
 
 
 def test_a_larger_block_size_is_the_block_where_memory_is_the_same():
@@ -171,6 +176,7 @@ def test_an_engines_own_pool_has_its_own_blocks():
     assert effects(seen([LENGTH] * 250, bytes_per_block=0), sizing=modelless) == {}
 
 
+@settings(deadline=None)
 @given(
     lengths=st.lists(st.integers(0, 300), max_size=60),
     free=st.integers(0, 200),
@@ -279,7 +285,10 @@ def test_of_a_trace_the_median_of_the_records_with_a_queue_is_taken(busy):
     counts = sorted(step.queues.running for step in waited)
     median = counts[(len(counts) - 1) // 2]
     assert counts[0] < counts[-1]
-    found = observe_trace(path)
+    told: list[tuple[int, int]] = []
+    found = observe_trace(path, lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert 0 < told[-1][0] <= told[-1][1] == 2 * path.stat().st_size
     assert found.running == median
     assert found.waiting > 0
     assert found.seq == next(step.seq for step in waited if step.queues.running == median)

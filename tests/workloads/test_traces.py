@@ -5,7 +5,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.workloads.request import WorkloadError, WorkloadRequest
@@ -118,6 +118,7 @@ VALID = {
 
 
 @pytest.mark.parametrize("kind", VALID)
+@settings(deadline=None)
 @given(before=st.integers(0, 3), word=st.text("abcxyz-.{[ ", min_size=1))
 def test_a_line_that_is_no_row_is_refused_with_its_number(tmp_path_factory, kind, before, word):
     assume(word.strip())
@@ -134,6 +135,7 @@ def test_a_line_that_is_no_row_is_refused_with_its_number(tmp_path_factory, kind
 
 
 @pytest.mark.parametrize("kind", VALID)
+@settings(deadline=None)
 @given(
     before=st.integers(0, 3),
     at=st.integers(0, 90),
