@@ -8,7 +8,7 @@ TRITON := triton==3.9.0
 ARGS ?=
 
 # `grafana` is a folder too.
-.PHONY: demo test test-gpu fuzz grafana lint format lock system-packages clean
+.PHONY: demo demo-data test test-gpu fuzz grafana lint format lock system-packages clean
 
 demo: $(VENV)/.installed
 	@exec $(BIN)/glasspool demo $(ARGS)
@@ -28,6 +28,10 @@ fuzz: $(VENV)/.installed
 # Dashboards, rules, provisioning and the runbooks' heads, from grafana/spec.
 grafana: $(VENV)/.installed
 	$(BIN)/python -m grafana.build
+
+# The recorded runs of demo_data, with the real model; ARGS="pool-runs-dry" for one of them.
+demo-data: $(VENV)/.installed
+	$(BIN)/python -m engine.scenarios $(ARGS)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

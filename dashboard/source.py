@@ -10,6 +10,8 @@ SOURCE_VARIABLE = "GLASSPOOL_SOURCE"
 TRACE_SUFFIX = ".jsonl.zst"
 DEMO_DATA = Path(__file__).resolve().parents[1] / "demo_data"
 """Recorded runs that a checkout of the project has."""
+OVERVIEW = "smollm2-96-blocks.jsonl.zst"
+"""The one of them that is shown first: a run of the demo."""
 
 
 class SourceError(ValueError):
@@ -82,7 +84,8 @@ class Catalog:
         self._sources: dict[str, Source] = {}
         for source in given:
             self.add(source)
-        for path in sorted(demo_data.glob(f"*{TRACE_SUFFIX}")):
+        recorded = demo_data.glob(f"*{TRACE_SUFFIX}")
+        for path in sorted(recorded, key=lambda path: (path.name != OVERVIEW, path.name)):
             self.add(TraceSource(path))
 
     @property

@@ -2,4 +2,7 @@
 
 from pathlib import Path
 
-TRACES = sorted((Path(__file__).parents[1] / "demo_data").glob("*.jsonl.zst"))
+FOLDER = Path(__file__).parents[1] / "demo_data"
+TRACES = sorted(FOLDER.glob("*.jsonl.zst"))
+OVERVIEW = FOLDER / "smollm2-96-blocks.jsonl.zst"
+"""The run of the demo: it has a little of everything."""

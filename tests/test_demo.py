@@ -16,7 +16,7 @@ from tests.dashboard.browser import (
     chromium,
     running_dashboard,
 )
-from tests.demo_data import TRACES
+from tests.demo_data import OVERVIEW
 from tests.servers import Process, free_port, wait_until
 
 KEY = "the-demos-key"
@@ -95,8 +95,7 @@ def test_ctrl_c_stops_every_part_of_the_demo(demo):
 
 
 @needs_chromium
-@pytest.mark.parametrize("trace", TRACES, ids=lambda path: path.name)
-def test_the_page_shows_the_recorded_demo(trace, tmp_path):
-    with running_dashboard(str(trace), tmp_path / "log.txt") as url, chromium() as browser:
+def test_the_page_shows_the_recorded_demo(tmp_path):
+    with running_dashboard(str(OVERVIEW), tmp_path / "log.txt") as url, chromium() as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         assert_pool_page_is_alive(page, url, num_blocks=96)

@@ -72,7 +72,18 @@ def build_context(settings: ServeSettings) -> ServiceContext:
     config = engine_config(settings, parts)
     for line in pool_lines(config, parts.bytes_per_token):
         log.info(line)
-    engine = LLMEngine(
+    engine = make_engine(settings, config, parts)
+    header = header_of(settings, config, parts)
+    event_log = EventLog()
+    thread = EngineThread(engine, event_log)
+    if settings.record is not None:
+        _record(settings, thread, header)
+    return ServiceContext(thread, event_log, header, parts.tokenizer)
+
+
+def make_engine(settings: ServeSettings, config: EngineConfig, parts: Parts) -> LLMEngine:
+    """The engine, with its caches allocated."""
+    return LLMEngine(
         config,
         parts.make_runner(config),
         eos_token_ids=parts.eos_token_ids,
@@ -80,12 +91,6 @@ def build_context(settings: ServeSettings) -> ServiceContext:
         new_detokenizer=_new_detokenizer(parts.tokenizer),
         events=settings.events,
     )
-    header = header_of(settings, config, parts)
-    event_log = EventLog()
-    thread = EngineThread(engine, event_log)
-    if settings.record is not None:
-        _record(settings, thread, header)
-    return ServiceContext(thread, event_log, header, parts.tokenizer)
 
 
 def _record(settings: ServeSettings, thread: EngineThread, header: Header) -> None:

@@ -9,7 +9,7 @@ from engine.events import TraceReader
 from engine.events.records import Heartbeat
 from tests.dashboard.test_feed import running
 from tests.dashboard.waiting import wait_for
-from tests.demo_data import TRACES
+from tests.demo_data import OVERVIEW
 from tests.servers import EngineServer
 
 KEY = "open-sesame"
@@ -42,7 +42,7 @@ def test_without_the_key_the_remedy_is_said(locked, monkeypatch, key):
 
 def test_heartbeats_of_an_idle_engine_change_nothing():
     feed = Feed("engine", live=True)
-    with TraceReader(TRACES[0]) as trace:
+    with TraceReader(OVERVIEW) as trace:
         _take(feed, parse_source("http://engine"), trace.header, b"")
         keyframe = next(iter(trace))
         _take(feed, parse_source("http://engine"), keyframe, b"")

@@ -9,11 +9,11 @@ import pytest
 
 from engine.events import measure_trace
 from engine.events.records import CopyOnWrite, Step
-from tests.demo_data import TRACES
+from tests.demo_data import OVERVIEW
 from tests.events.traces import busy_run, write_trace
 
 RUN = busy_run()
-DEMO = str(TRACES[0])
+DEMO = str(OVERVIEW)
 
 
 def glasspool(*args, before="pass"):

@@ -9,11 +9,11 @@ import pytest
 from engine.events import PoolState, TraceReader, TraceWriter, encode
 from engine.events.records import Gap, Header, Keyframe, Step
 from tests.core.driver import sorted_rows
-from tests.demo_data import TRACES
+from tests.demo_data import OVERVIEW
 from tests.servers import Process, free_port, wait_until
 from tests.service.clients import StreamReader
 
-TRACE = TRACES[0]
+TRACE = OVERVIEW
 
 
 class Replay(Process):
