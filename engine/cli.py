@@ -10,6 +10,7 @@ import typer
 
 from engine import __version__
 from engine.bench.commands import app as bench_app
+from engine.capacity_command import capacity
 from engine.core.config import ConfigError
 from engine.events import TraceError
 from engine.simulate_commands import app as simulate_app
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench")
 app.add_typer(trace_app)
 app.add_typer(simulate_app)
+app.command()(capacity)
 
 
 @app.command()

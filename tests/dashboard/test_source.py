@@ -5,7 +5,7 @@ import pytest
 from dashboard.source import OVERVIEW, Catalog, SourceError, parse_source
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tmp_path):
     for name in ("alpha.jsonl.zst", OVERVIEW, "zeta.jsonl.zst", "README.md"):
         (tmp_path / name).touch()
