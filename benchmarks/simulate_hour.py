@@ -22,8 +22,9 @@ from engine.simulate.cost import NAMED, described
 from engine.simulate.recording import Shape
 from engine.simulate.runs import Outcome, Scene, run_one
 from engine.simulate.settings import Variation
-from engine.simulate.source import WorkloadSettings, workload
+from engine.simulate.source import workload
 from engine.simulate.table import print_outcome
+from engine.workloads.named import Workload, WorkloadSettings
 
 COST = "gpu-32b"
 CONFIG = EngineConfig(
@@ -54,7 +55,8 @@ def measure(scene: Scene, trace: Path | None) -> tuple[Taken, Outcome]:
 
 def main() -> None:
     file, repeats = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    scene = Scene(workload(WorkloadSettings(file)), CONFIG, NAMED[COST], Shape(COST))
+    settings = WorkloadSettings(workload=Workload.TRACE, trace=Path(file))
+    scene = Scene(workload(settings), CONFIG, NAMED[COST], Shape(COST))
     console = Console(width=100)
     console.print(f"{scene.source.count:,} requests; a step takes {described(scene.cost)}")
     runs: dict[str, list[Taken]] = {"with its trace": [], "without": []}

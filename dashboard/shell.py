@@ -16,7 +16,6 @@ _NARROW_MARGINS = """
   .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; }
 </style>
 """
-_SIMULATED = "simulated: no model ran; lengths were given, times are those of a cost model"
 PATH_KEY = "glasspool-trace-path"
 
 
@@ -133,8 +132,9 @@ def _describe(header: Header, source: str) -> str:
         "Model": f"{header.model}, {header.dtype}",
         "Pool": f"{header.num_blocks:,} blocks of {header.block_size} slots",
         "Memory": f"{size(pool)}, {size(header.bytes_per_block)} a block",
-        "Run": _SIMULATED if header.simulated else "real: a model ran",
         "Withheld": ", ".join(name.replace("_", " ") for name in header.redacted) or "nothing",
     }
+    if header.simulated:
+        rows["Simulated"] = "no model ran; lengths were given, times are those of a cost model"
     lines = [f"| {name} | {escape(value)} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines])

@@ -19,9 +19,10 @@ from engine.simulate.recorded import read_recorded, recorded_config
 from engine.simulate.recording import Shape
 from engine.simulate.runs import Outcome, Scene, distinct, recorded_outcome, run_one
 from engine.simulate.settings import Variation, configured, policy, variations
-from engine.simulate.source import GENERATED, WorkloadSettings, workload
+from engine.simulate.source import named_or_file, workload
 from engine.simulate.table import print_outcome, print_outcomes
 from engine.simulate.targets import Targets
+from engine.workloads.named import WorkloadSettings, parameters_help, read_parameters
 
 app = typer.Typer()
 
@@ -42,7 +43,8 @@ def simulate(
         str | None,
         typer.Option(
             "--workload",
-            help=f"A public trace (Azure, BurstGPT, Mooncake), or {', '.join(GENERATED)}.",
+            help="A file of a public trace (Azure, BurstGPT, Mooncake), or fixed, uniform, lognormal, "
+            "shared-prompt, multi-turn, parallel, beam, long-context, bursts.",
         ),
     ] = None,
     from_trace: Annotated[
@@ -52,15 +54,25 @@ def simulate(
             help="A recorded .jsonl.zst file: ask again what it was asked, and what if.",
         ),
     ] = None,
-    rate: Annotated[float, typer.Option(help="Requests a second of a generated workload.")] = 1.0,
-    prompt_tokens: Annotated[
-        str, typer.Option(help="Of a generated workload: 256, or 64-512 (uniform).")
-    ] = "256",
-    output_tokens: Annotated[str, typer.Option(help="The same of outputs.")] = "128",
-    sigma: Annotated[float, typer.Option(help="Of lognormal: 0 gives the means.")] = 1.0,
-    rate_scale: Annotated[float, typer.Option(help="Requests come so many times as often.")] = 1.0,
-    length_scale: Annotated[
-        float, typer.Option(help="Prompts and outputs are so many times as long.")
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help=f"name=value of the workload; again for more. {parameters_help()}"),
+    ] = None,
+    input_len: Annotated[int, typer.Option(help="Tokens of a prompt, or their mean.")] = 256,
+    output_len: Annotated[int, typer.Option(help="Tokens of an answer, or their mean.")] = 128,
+    range_ratio: Annotated[
+        float, typer.Option(help="Uniform lengths lie within mean * (1 ± this).")
+    ] = 0.5,
+    sigma: Annotated[
+        float, typer.Option(help="Spread of lognormal lengths: of their logarithm.")
+    ] = 1.0,
+    request_rate: Annotated[
+        float | None,
+        typer.Option(help="Requests a second on average; a public trace has its own times."),
+    ] = None,
+    scale_rate: Annotated[float, typer.Option(help="Requests come so many times as often.")] = 1.0,
+    scale_length: Annotated[
+        float, typer.Option(help="Prompts and answers are so many times as long.")
     ] = 1.0,
     seconds: Annotated[
         float | None, typer.Option(help="Only requests that arrive within so many seconds.")
@@ -147,20 +159,21 @@ def simulate(
         raise ConfigError("give --cost or --cost-from, not both")
     console = _console()
     if from_trace is None:
-        source = workload(
-            WorkloadSettings(
-                name=workload_name,
-                seed=seed,
-                rate=rate,
-                prompt_tokens=prompt_tokens,
-                output_tokens=output_tokens,
-                sigma=sigma,
-                rate_scale=rate_scale,
-                length_scale=length_scale,
-                seconds=seconds,
-                num_requests=num_requests,
-            )
+        kind, file = named_or_file(workload_name)
+        settings = WorkloadSettings(
+            workload=kind,
+            input_len=input_len,
+            output_len=output_len,
+            range_ratio=range_ratio,
+            sigma=sigma,
+            trace=file,
+            scale_rate=scale_rate,
+            scale_length=scale_length,
+            request_rate=request_rate,
+            seed=seed,
+            parameters=read_parameters(kind, parameter or []),
         )
+        source = workload(settings, seconds, num_requests)
         named = None if cost_from else cost or DEFAULT
         step_cost = _cost(console, named, cost_from)
         shape = Shape(named or f"cost of {cost_from.name}")
@@ -201,7 +214,7 @@ def _run_all(scene: Scene, runs: list[Variation], targets: "Targets") -> list[Ou
     outcomes = []
     for number, variation in enumerate(runs, 1):
         name = f"run {number} of {len(runs)}" if len(runs) > 1 else "simulating"
-        span = (scene.source.last - scene.source.start) / variation.rate_scale
+        span = (scene.source.last - scene.source.start) / variation.scale_rate
         with _bar(name, span) as tell:
             outcomes.append(run_one(scene, variation, targets.trace(variation.name), tell))
     return outcomes

@@ -139,8 +139,6 @@ class BlockNames:
         for index in range(first, min(last, len(table))):
             if table[index] == block:
                 self._name(sequence, index, name)
-                if index and parent is not None:
-                    self._name(sequence, index - 1, parent)
 
     def _equal_to(self, sequence: int, index: int) -> str | None:
         """Which indexed block a full one equals, if it should enter no index: where only one can be."""

@@ -84,9 +84,9 @@ class Recorded:
     def anchor(self) -> Anchor:
         return Anchor(self.header.wall_time, self.header.monotonic)
 
-    def requests(self, rate_scale: float = 1.0) -> Iterator[Asked]:
+    def requests(self, scale_rate: float = 1.0) -> Iterator[Asked]:
         for request in self._requests:
-            arrival = self.start + (request.arrival - self.start) / rate_scale
+            arrival = self.start + (request.arrival - self.start) / scale_rate
             yield msgspec.structs.replace(request, arrival=arrival)
 
 

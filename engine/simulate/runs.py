@@ -84,7 +84,7 @@ def run_one(
             recorder.add(record)
 
     engine.on_record = on_record
-    simulation.run(scene.source.requests(variation.rate_scale), lambda now: progress(now - start))
+    simulation.run(scene.source.requests(variation.scale_rate), lambda now: progress(now - start))
     if recorder is not None:
         recorder.close()
     return Outcome(
@@ -104,7 +104,7 @@ def distinct(scene: Scene, variations: Iterable[Variation]) -> list[Variation]:
     found = {}
     for variation in variations:
         config = configured(scene.config, variation.changes)
-        found.setdefault((msgspec.structs.astuple(config), variation.rate_scale), variation)
+        found.setdefault((msgspec.structs.astuple(config), variation.scale_rate), variation)
     return list(found.values())
 
 

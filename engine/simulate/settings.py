@@ -22,7 +22,7 @@ FIELDS = {
     "scheduling_policy": Policy,
 }
 """Options of the engine, and the type of their values."""
-RATE = "rate_scale"
+RATE = "scale_rate"
 """Not the engine's: how many times as often requests come."""
 MOST_VARIATIONS = 64
 _CORE_NAMES = {"num_gpu_blocks_override": "num_blocks", "scheduling_policy": "policy"}
@@ -39,7 +39,7 @@ class Variation(msgspec.Struct, frozen=True):
         return ", ".join(f"{name}={_text(value)}" for name, value in self.changes.items()) or "base"
 
     @property
-    def rate_scale(self) -> float:
+    def scale_rate(self) -> float:
         return self.changes.get(RATE, 1.0)
 
 

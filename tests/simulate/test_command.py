@@ -11,8 +11,8 @@ from engine import cli
 from engine.events import TraceReader, check_trace
 
 SMALL = ["--num-gpu-blocks-override", "40", "--max-model-len", "64", "--block-size", "4"]
-FIXED = ["--workload", "fixed", "--prompt-tokens", "20", "--output-tokens", "12", *SMALL]
-TEN = [*FIXED, "--num-requests", "10", "--rate", "20"]
+FIXED = ["--workload", "fixed", "--input-len", "20", "--output-len", "12", *SMALL]
+TEN = [*FIXED, "--num-requests", "10", "--request-rate", "20"]
 
 
 def glasspool(monkeypatch, capsys, *arguments: str) -> str:
@@ -48,7 +48,9 @@ def test_a_run_is_figures_and_a_trace_that_says_how_it_was_made(simulate, tmp_pa
     with TraceReader(path) as reader:
         header = reader.header
     assert header.simulated
-    assert header.config["workload"].startswith("fixed, 20/s, 20 + 12 tokens, first 10 requests")
+    assert header.config["workload"] == (
+        "fixed 20 in, 12 out, 20 requests/s, first 10 requests, seed 0, base"
+    )
     assert header.config["cost_step"] == 0.015
 
 
@@ -81,10 +83,10 @@ def test_variations_are_a_cross_product_with_the_base_first_and_no_run_twice(sim
 
 def test_what_if_shows_the_recorded_run_beside_the_simulated_ones(simulate, trace, tmp_path):
     out = tmp_path / "outcomes"
-    said = simulate("--from", trace, "--vary", "rate_scale=0.5", "--out", out)
+    said = simulate("--from", trace, "--vary", "scale_rate=0.5", "--out", out)
     assert "R² 1.000" in said
     outcomes = msgspec.json.decode((out / "outcomes.json").read_bytes())
-    assert [outcome["name"] for outcome in outcomes] == ["recorded", "base", "rate_scale=0.5"]
+    assert [outcome["name"] for outcome in outcomes] == ["recorded", "base", "scale_rate=0.5"]
     recorded, base, slower = (outcome["figures"] for outcome in outcomes)
     for name in ("seconds", "steps", "finished", "output_tokens", "utilisation_mean"):
         assert base[name] == pytest.approx(recorded[name], rel=0.02), name
@@ -98,7 +100,7 @@ def test_a_file_of_a_public_trace_is_a_workload(simulate, tmp_path):
         "2023-11-16 18:15:46.6805900,30,4\n2023-11-16 18:15:50.9951690,900,10\n"
     )
     said = simulate("--workload", csv, *SMALL)
-    assert "azure.csv, seed 0: 2 requests" in said
+    assert "azure.csv, its own times, seed 0: 2 requests" in said
     assert "1 finished, 1 refused" in said
     assert "refused 1 prompt_too_long" in said
 
@@ -107,18 +109,18 @@ def test_a_file_of_a_public_trace_is_a_workload(simulate, tmp_path):
     ("arguments", "error"),
     [
         ([], "give --workload .* or --from"),
-        (["--workload", "nothing"], "is no file, and none of fixed, uniform, lognormal"),
-        (["--workload", "fixed"], "has no end: give --seconds or --num-requests"),
-        ([*TEN, "--prompt-tokens", "9-3"], "prompt_tokens is 9-3"),
-        ([*TEN, "--prompt-tokens", "3-9"], "takes one length each; uniform takes two"),
-        ([*TEN, "--rate", "0"], "rate is 0.0; it is a number above 0"),
-        ([*TEN, "--seconds", "-1"], "seconds is -1.0; it is above 0"),
+        (["--workload", "nothing"], "is no file, and none of beam, bursts, fixed"),
+        (["--workload", "fixed"], "has no end: give --num-requests"),
+        (["--workload", "fixed", "--request-rate", "1"], "has no end: give --seconds or"),
+        (["--workload", "parallel", "--parameter", "k=2"], "has no parameter k; it has n"),
+        ([*TEN, "--request-rate", "0"], "--request-rate is 0; it must be above 0"),
+        ([*TEN, "--seconds", "-1"], "--seconds is -1.0; it is above 0"),
         ([*TEN, "--cost", "fast"], "cost fast is not known: name one of gpu-32b, cpu"),
         ([*TEN, "--cost", "cpu", "--cost-from", "x"], "--cost or --cost-from, not both"),
         ([*TEN, "--vary", "blocks=3"], "no field=value,value; fields are block_size"),
         ([*TEN, "--vary", "block_size=8,x"], "block_size=x: it is a whole number"),
         ([*TEN, "--vary", "enable_prefix_caching=2"], "it is on or off"),
-        ([*TEN, "--vary", "rate_scale=0"], "rate_scale=0: it is a number above 0"),
+        ([*TEN, "--vary", "scale_rate=0"], "scale_rate=0: it is a number above 0"),
         ([*TEN, "--vary", "block_size=0"], "block_size is 0; it must be at least 1"),
         ([*TEN, "--vary", "scheduling_policy=lifo"], "it is fcfs or priority"),
         ([*TEN, "--vary", "block_size=8", "--vary", "block_size=2"], "is given twice"),

@@ -206,8 +206,8 @@ def test_the_stop_token_is_in_no_prompt():
     assert STOP not in prompts
 
 
-def test_rate_scale_brings_the_same_requests_sooner():
+def test_scale_rate_brings_the_same_requests_sooner():
     source = Workload("test", busy(), seed=3)
-    once, twice = list(source.requests()), list(source.requests(rate_scale=2.0))
+    once, twice = list(source.requests()), list(source.requests(scale_rate=2.0))
     assert [r.arrival for r in twice] == [r.arrival / 2 for r in once]
     assert [r.prompt for r in twice] == [r.prompt for r in once]
