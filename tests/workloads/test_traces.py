@@ -90,6 +90,7 @@ def test_mooncake_lines_name_the_blocks_of_the_prompt(trace):
         (AZURE + "2023-11-16 18:15:46,1\n", 2, "2 values under 3 columns"),
         (AZURE + "2023-11-16 18:15:46,1,1\n2023-11-16 18:15:45,1,1\n", 3, "before the line above"),
         (BURST + "nan,ChatGPT,7,1,8,API log\n", 2, "Timestamp is 'nan'"),
+        (AZURE.encode() + b"2023-11-16 18:15:46,1,1\n\xff\n", 3, "not UTF-8"),
         ("time,tokens\n1,2\n", 1, "no header of a known trace"),
         ("", 1, "no header of a known trace"),
         ('{"timestamp": 0, "input_length": 1, "output_length": 1}\n{"time\n', 2, "malformed"),
