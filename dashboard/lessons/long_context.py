@@ -111,8 +111,8 @@ def _share(facts: Facts) -> Step:
         ask="How many blocks does its prompt take?",
         question=Number(facts.blocks, "block", slack=2),
         because=f"{facts.prompt:,} / {facts.block_size}, rounded up: "
-        f"{facts.blocks / facts.num_blocks:.0%} of the pool for one request. All others together hold "
-        f"{facts.others} at that moment.",
+        f"{100 * facts.blocks / facts.num_blocks:.0f} % of the pool for one request. All others together "
+        f"hold {facts.others} at that moment.",
         at=Moment(TRACE, facts.arrived - 1),
         shows=Moment(TRACE, facts.full, facts.request),
     )
