@@ -197,8 +197,8 @@ def _external(facts: Facts) -> Step:
         question=Number(exact.held_up_by_holes, "request", slack=exact.requests // 12),
         source="The simulation says",
         because=f"{100 * exact.mean.share(Use.EXTERNAL):.0f} % of the memory lies in such holes on "
-        f"average. With blocks of {facts.block_size} it is {blocks.held_up_by_holes}: every free block is as "
-        "good as any other.",
+        f"average. With blocks of {facts.block_size} it is {blocks.held_up_by_holes}: every free "
+        "block is as good as any other.",
         at=Moment(PAGED, facts.paged.seq),
         shows=Moment(PAGED, facts.paged.seq),
         exhibit=Bars(
@@ -218,7 +218,7 @@ def _external(facts: Facts) -> Step:
 LESSON = Lesson(
     name="three-wastes",
     title="The three wastes",
-    claim="Reservations waste most of the memory and holes some; blocks waste part of one block each.",
+    claim="Reservations and holes waste most of a memory; blocks waste part of one block each.",
     traces=(NAIVE, PAGED),
     read=read,
     steps=(_reserved, _together, _internal, _external),

@@ -45,7 +45,7 @@ _FACTS_KEPT = 64
 
 _STYLE = """
 <style>
-  .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; padding-bottom: 0.5rem; }
+  .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; padding-bottom: 0; }
   .st-key-lesson-text p, .st-key-lesson-text li { font-size: 1.16rem; line-height: 1.45; }
   .st-key-lesson-text label p { font-size: 1.1rem; }
   .st-key-lesson-text button p { font-size: 1.1rem; text-align: left; }
@@ -186,7 +186,6 @@ def _bar(lesson: Lesson, number: int) -> None:
             help=f"{following.title} (N)" if last else "The next question (N)",
             shortcut="n",
             key="lesson-next",
-            type="primary" if (lesson.name, number) in _said() else "secondary",
             on_click=_go,
             args=(following.name, 1) if last else (lesson.name, number + 1),
         )
@@ -220,9 +219,7 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
                 key=key,
                 width=240,
             )
-            st.form_submit_button(
-                "See the events", type="primary", on_click=_say_number, args=(place, key)
-            )
+            st.form_submit_button("See the events", on_click=_say_number, args=(place, key))
     with st.container(horizontal=True, gap="small"):
         st.button(
             "Show without a guess",

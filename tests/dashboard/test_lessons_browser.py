@@ -95,7 +95,7 @@ def walk(page: Page, lesson: Lesson, number: int, step: Step) -> None:
     assert in_view(page.get_by_text(step.ask, exact=True)), "the question is not in view"
     expect(page.get_by_text(step.source)).to_have_count(0)
     guess(page, step)
-    verdict = page.get_by_role("alert")
+    verdict = page.get_by_test_id("stAlert")
     expect(verdict).to_contain_text(f"{step.source} {step.question.answer_words}.")
     expect(verdict).to_contain_text("You said ")
     shown(page, step.shows)
@@ -108,6 +108,7 @@ def next_button(page: Page) -> Locator:
     return page.locator(".st-key-lesson-next").get_by_role("button", name=re.compile("^Next"))
 
 
+@pytest.mark.timeout(900)
 def test_every_lesson_can_be_walked_from_the_list_to_its_last_answer(
     page: Page, dashboard: str, steps: dict[str, list[Step]]
 ) -> None:
