@@ -15,12 +15,23 @@ _FONT = 13
 
 
 @st.cache_resource(show_spinner=False)
-def bars_spec(unit: str, rows: int, colours: tuple[tuple[str, str], ...], ink: str) -> Any:
-    """Expects columns row, part, value, end (where the part ends) and at (its order)."""
+def bars_spec(
+    unit: str, rows: int, most: float, colours: tuple[tuple[str, str], ...], ink: str
+) -> Any:
+    """`most` is the longest row's total.
+
+    Expects columns row, part, value, start and end (of the part), total (text; of a row's last part).
+    """
     y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=190, labelFontSize=_FONT))
     ends = alt.Chart(alt.NamedData("rows")).encode(y=y)
     bars = ends.mark_bar(height=alt.RelativeBandSize(0.62), stroke=ink, strokeWidth=0.4).encode(
-        x=alt.X("start:Q", title=unit, axis=alt.Axis(tickCount=5)),
+        # Room for the total that stands behind the longest bar.
+        x=alt.X(
+            "start:Q",
+            title=unit,
+            scale=alt.Scale(domain=[0, 1.18 * most], nice=False),
+            axis=alt.Axis(tickCount=5),
+        ),
         x2="end:Q",
         color=coloured("part", dict(colours), legend=len(colours) > 1),
         tooltip=[
@@ -30,9 +41,9 @@ def bars_spec(unit: str, rows: int, colours: tuple[tuple[str, str], ...], ink: s
         ],
     )
     totals = (
-        ends.transform_filter("datum.last")
+        ends.transform_filter("datum.total != ''")
         .mark_text(align="left", dx=5, color=ink, fontSize=_FONT)
-        .encode(x="end:Q", text="shown:N")
+        .encode(x="end:Q", text="total:N")
     )
     return as_spec(alt.layer(bars, totals).properties(height=_BAR * rows))
 
@@ -59,20 +70,28 @@ def lines_spec(x: str, y: str, colours: tuple[tuple[str, str], ...]) -> Any:
 
 def bars_chart(bars: Bars, key: str) -> None:
     """Draw it; each row ends with its total."""
-    drawn, ends = [], {}
+    parts: list[dict[str, Any]] = []
+    ends: dict[str, float] = {}
     for row, part, value in bars.rows:
         start = ends.get(row, 0.0)
         ends[row] = start + value
-        drawn.append(
-            {"row": row, "part": part, "value": value, "start": start, "end": ends[row], "last": 0}
+        parts.append(
+            {
+                "row": row,
+                "part": part,
+                "value": value,
+                "start": start,
+                "end": ends[row],
+                "total": "",
+            }
         )
-    for entry in drawn:
-        total = ends[entry["row"]]
-        entry["last"] = int(entry["end"] == total)
-        entry["shown"] = f"{total:,.4g}" if total < 1000 else f"{total:,.0f}"
-    spec = bars_spec(bars.unit, len(ends), tuple(bars.colours.items()), ink())
+    # The last part of each row comes last in this, and carries its total.
+    for part in {part["row"]: part for part in parts}.values():
+        total = ends[part["row"]]
+        part["total"] = f"{total:,.3g}" if total < 1000 else f"{total:,.0f}"
+    spec = bars_spec(bars.unit, len(ends), max(ends.values()), tuple(bars.colours.items()), ink())
     st.vega_lite_chart(
-        pd.DataFrame(drawn), spec, key=key, width="stretch", alt=f"Bars: {bars.unit}"
+        pd.DataFrame(parts), spec, key=key, width="stretch", alt=f"Bars: {bars.unit}"
     )
 
 

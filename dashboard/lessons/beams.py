@@ -147,8 +147,8 @@ def _shared(facts: Facts) -> Step:
         "sharing each would be a block.",
         ask="How many blocks do the beams hold then?",
         question=Number(facts.active[peak], "block", slack=1),
-        because=f"{1 - facts.active[peak] / facts.entries[peak]:.0%} less: beams have most of their "
-        "past in common, as each is a fork of a recent winner.",
+        because=f"{100 - 100 * facts.active[peak] / facts.entries[peak]:.0f} % less: beams have most of "
+        "their past in common, as each is a fork of a recent winner.",
         at=Moment(TRACE, facts.peak_seq, facts.request),
         shows=Moment(TRACE, facts.peak_seq, facts.request),
         exhibit=Lines(

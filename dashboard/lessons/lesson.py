@@ -119,6 +119,7 @@ class Step:
     """One question of a lesson. `tell` and `because` are Markdown.
 
     The question is asked `at` a moment, before it is settled; its answer is seen where it `shows`.
+    `source` is who knows the answer.
     """
 
     title: str
@@ -129,6 +130,7 @@ class Step:
     at: Moment
     shows: Moment
     exhibit: Bars | Lines | Table | None = None
+    source: str = "The events say"
 
 
 @dataclass(frozen=True)

@@ -111,8 +111,8 @@ def _share(facts: Facts) -> Step:
         ask="How many blocks does its prompt take?",
         question=Number(facts.blocks, "block", slack=2),
         because=f"{facts.prompt:,} / {facts.block_size}, rounded up: "
-        f"{facts.blocks / facts.num_blocks:.0%} of the pool for one request. All others together hold "
-        f"{facts.others} at that moment.",
+        f"{100 * facts.blocks / facts.num_blocks:.0f} % of the pool for one request. All others together "
+        f"hold {facts.others} at that moment.",
         at=Moment(TRACE, facts.arrived - 1),
         shows=Moment(TRACE, facts.full, facts.request),
     )
@@ -146,8 +146,8 @@ def _queue(facts: Facts) -> Step:
         "as it grows.",
         ask="How many of them are held up: wait for their start, or lose their blocks?",
         question=Number(sum(wait.held_up for wait in after), "request", slack=1),
-        because=f"{plural(facts.free_at_queue, 'block')} free when the queue is longest: most of the "
-        f"pool is one request's. Of the {len(before)} that came before it, "
+        because=f"When the queue is longest, the pool has {plural(facts.free_at_queue, 'block')} left: "
+        f"most of it is one request's. Of the {len(before)} that came before it, "
         f"{sum(wait.held_up for wait in before)} are held up: first come, first served.",
         at=Moment(TRACE, facts.full, facts.request),
         shows=Moment(TRACE, facts.queue_seq, facts.request),

@@ -107,7 +107,7 @@ def _peak(facts: Facts) -> Step:
         f"prefix caching. At its peak it holds {facts.peak_apart} blocks.",
         ask=f"How many blocks does n = {facts.n} hold at its peak?",
         question=Number(facts.peak, "block", slack=2),
-        because=f"{saved:.0%} less. Only the answers are stored {facts.n} times; the longer the "
+        because=f"{100 * saved:.0f} % less. Only the answers are stored {facts.n} times; the longer the "
         "prompt beside the answer, the more is saved.",
         at=Moment(APART, facts.apart_at),
         shows=Moment(SHARED, facts.last, facts.request),

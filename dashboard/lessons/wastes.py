@@ -195,9 +195,10 @@ def _external(facts: Facts) -> Step:
         f"{ROUNDS} times, and gives each one piece of exactly its final length.",
         ask=f"Of {exact.requests} requests, how many are held up although enough slots are free in sum?",
         question=Number(exact.held_up_by_holes, "request", slack=exact.requests // 12),
-        because=f"{exact.mean.share(Use.EXTERNAL):.0%} of the memory lies in such holes on average. "
-        f"With blocks of {facts.block_size} it is {blocks.held_up_by_holes}: every free block is as "
-        "good as any other.",
+        source="The simulation says",
+        because=f"{100 * exact.mean.share(Use.EXTERNAL):.0f} % of the memory lies in such holes on "
+        f"average. With blocks of {facts.block_size} it is {blocks.held_up_by_holes}: every free "
+        "block is as good as any other.",
         at=Moment(PAGED, facts.paged.seq),
         shows=Moment(PAGED, facts.paged.seq),
         exhibit=Bars(
@@ -217,7 +218,7 @@ def _external(facts: Facts) -> Step:
 LESSON = Lesson(
     name="three-wastes",
     title="The three wastes",
-    claim="Reservations waste most of the memory and holes some; blocks waste part of one block each.",
+    claim="Reservations and holes waste most of a memory; blocks waste part of one block each.",
     traces=(NAIVE, PAGED),
     read=read,
     steps=(_reserved, _together, _internal, _external),

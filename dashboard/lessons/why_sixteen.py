@@ -140,7 +140,10 @@ def _tables(facts: Facts) -> Step:
     )
     measured = " The table has the lab's figures for these lengths"
     if facts.times is not None:
-        measured += f", and attention's time in blocks over that in one piece: {facts.times.origin}"
+        measured += (
+            ", and attention's time in blocks over that in one piece, measured on: "
+            f"{facts.times.device}"
+        )
     return Step(
         title="What small blocks cost",
         tell=f"The tables of all sequences have {middle.entries} entries at most with blocks of "

@@ -38,15 +38,19 @@ LESSON, STEP = "lesson", "step"
 _SAID = "lessons-said"
 _PLACED = "lessons-placed"
 _SKIPPED = "skipped"
+_SHORT = 14
+"""Characters of options that stand side by side."""
 _RUNS_KEPT = 4
 _FACTS_KEPT = 64
 
 _STYLE = """
 <style>
-  .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; padding-bottom: 0.5rem; }
+  .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; padding-bottom: 0; }
   .st-key-lesson-text p, .st-key-lesson-text li { font-size: 1.16rem; line-height: 1.45; }
   .st-key-lesson-text label p { font-size: 1.1rem; }
   .st-key-lesson-text button p { font-size: 1.1rem; text-align: left; }
+  [class*="st-key-lesson-card-"] { padding: 0.3rem 0.9rem 0.45rem; }
+  [class*="st-key-lesson-card-"] p { font-size: 1.08rem; }
   .st-key-lesson-text small, .st-key-lesson-text .small { font-size: 0.95rem; }
   @media (min-width: 641px) {
     .st-key-lesson-text { max-height: calc(100vh - 7.6rem); overflow-y: auto; padding-right: 0.6rem; }
@@ -86,10 +90,11 @@ def _list() -> None:
     st.markdown(
         "Each is a recorded run of a real model. Guess first; the answer is read from its events."
     )
-    columns = st.columns(2, gap="medium")
+    columns = [column.container(gap="xsmall") for column in st.columns(2, gap="medium")]
     half = (len(LESSONS) + 1) // 2
     for number, lesson in enumerate(LESSONS):
-        with columns[number // half], st.container(border=True, gap="xxsmall"):
+        key = f"lesson-card-{lesson.name}"
+        with columns[number // half].container(border=True, gap=None, key=key):
             with st.container(horizontal=True, vertical_alignment="center", gap="small"):
                 st.button(
                     f"**{number + 1}. {lesson.title}**",
@@ -111,7 +116,9 @@ def _progress(lesson: Lesson) -> str:
 
 
 def _missing(lesson: Lesson, traces: list[str]) -> None:
-    st.button("All lessons", icon=":material/list:", on_click=_go, args=(None, None))
+    st.button(
+        "All lessons", icon=":material/list:", key="lesson-all", on_click=_go, args=(None, None)
+    )
     names = ", ".join(f"demo_data/{trace}{TRACE_SUFFIX}" for trace in traces)
     st.warning(
         f"The lesson “{lesson.title}” needs {escape(names)}, which is not here: "
@@ -151,9 +158,9 @@ def _lesson(lesson: Lesson) -> None:
 def _bar(lesson: Lesson, number: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         st.button(
-            "",
+            "Lessons",
             icon=":material/list:",
-            help="All lessons",
+            help="The list of all lessons",
             key="lesson-all",
             on_click=_go,
             args=(None, None),
@@ -161,7 +168,7 @@ def _bar(lesson: Lesson, number: int) -> None:
         st.markdown(f"**{lesson.title}** :small[{number} of {len(lesson.steps)}]")
         st.space("stretch")
         st.button(
-            "",
+            "Back",
             icon=":material/chevron_left:",
             help="The question before (B)",
             shortcut="b",
@@ -179,7 +186,6 @@ def _bar(lesson: Lesson, number: int) -> None:
             help=f"{following.title} (N)" if last else "The next question (N)",
             shortcut="n",
             key="lesson-next",
-            type="primary" if (lesson.name, number) in _said() else "secondary",
             on_click=_go,
             args=(following.name, 1) if last else (lesson.name, number + 1),
         )
@@ -188,14 +194,16 @@ def _bar(lesson: Lesson, number: int) -> None:
 def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
     place = (lesson.name, number)
     if isinstance(question, Choice):
-        for option, text in enumerate(question.options):
-            st.button(
-                text,
-                key=f"lesson-option-{option}",
-                width="stretch",
-                on_click=_say,
-                args=(place, option),
-            )
+        short = max(map(len, question.options)) <= _SHORT
+        with st.container(horizontal=short, gap="small"):
+            for option, text in enumerate(question.options):
+                st.button(
+                    text,
+                    key=f"lesson-option-{option}",
+                    width="content" if short else "stretch",
+                    on_click=_say,
+                    args=(place, option),
+                )
     else:
         key = f"lesson-guess-{lesson.name}-{number}"
         label = f"Your guess, in {question.measure()}" if question.measure() else "Your guess"
@@ -211,9 +219,7 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
                 key=key,
                 width=240,
             )
-            st.form_submit_button(
-                "See the events", type="primary", on_click=_say_number, args=(place, key)
-            )
+            st.form_submit_button("See the events", on_click=_say_number, args=(place, key))
     with st.container(horizontal=True, gap="small"):
         st.button(
             "Show without a guess",
@@ -228,7 +234,7 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
 def _answer(lesson: Lesson, number: int, step: Step) -> None:
     place = (lesson.name, number)
     said, question = _said()[place], step.question
-    verdict = f"The events say **{escape(question.answer_words)}**."
+    verdict = f"{step.source} **{escape(question.answer_words)}**."
     if said == _SKIPPED:
         st.info(verdict, icon=":material/visibility:")
     elif question.right(said):

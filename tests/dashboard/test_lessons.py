@@ -32,19 +32,9 @@ from tests.dashboard.folding import folded
 BY_NAME = {lesson.name: lesson for lesson in LESSONS}
 
 
-def path_of(trace: str) -> Path:
-    return DEMO_DATA / f"{trace}{TRACE_SUFFIX}"
-
-
-def needs_its_traces(lesson: Lesson) -> None:
-    for trace in lesson.traces:
-        if not path_of(trace).is_file():
-            pytest.skip(f"no demo_data/{trace}{TRACE_SUFFIX}: `make demo-data` records it")
-
-
 @cache
 def run_of(trace: str) -> Run:
-    return Run.read(path_of(trace))
+    return Run.read(DEMO_DATA / f"{trace}{TRACE_SUFFIX}")
 
 
 @cache
@@ -53,10 +43,7 @@ def facts_of(name: str) -> object:
     return lesson.read({trace: run_of(trace) for trace in lesson.traces})
 
 
-@pytest.fixture(params=LESSONS, ids=lambda lesson: lesson.name)
-def lesson(request: pytest.FixtureRequest) -> Lesson:
-    needs_its_traces(request.param)
-    return request.param
+each_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.name)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +55,6 @@ def lesson(request: pytest.FixtureRequest) -> Lesson:
     ],
 )
 def test_every_claim_holds_in_its_trace(lesson: Lesson, claim: str) -> None:
-    needs_its_traces(lesson)
     assert lesson.claims[claim](facts_of(lesson.name)), facts_of(lesson.name)
 
 
@@ -81,6 +67,7 @@ def test_there_are_twelve_lessons_or_more_of_different_names() -> None:
         assert lesson.change.command.startswith("glasspool ")
 
 
+@each_lesson
 def test_every_step_points_at_a_record_where_its_request_and_block_are(lesson: Lesson) -> None:
     for make in lesson.steps:
         step = make(facts_of(lesson.name))
@@ -103,6 +90,7 @@ def has_name(event: AnyEvent) -> bool:
     return getattr(event, "request", None) is not None
 
 
+@each_lesson
 def test_every_question_has_an_answer_that_is_told_in_words(lesson: Lesson) -> None:
     for make in lesson.steps:
         step = make(facts_of(lesson.name))
@@ -214,7 +202,6 @@ def test_a_trace_that_was_changed_does_not_bear_the_lesson_out(
 ) -> None:
     """What the lesson is about is not there, the books do not add up, or a claim is false."""
     lesson = BY_NAME[name]
-    needs_its_traces(lesson)
     refuted(lesson, {trace: change(run_of(trace)) for trace in lesson.traces}, expected)
 
 
@@ -254,11 +241,7 @@ def test_another_run_does_not_bear_the_lesson_out(
     name: str, other: dict[str, str], expected: str | type[Exception]
 ) -> None:
     lesson = BY_NAME[name]
-    needs_its_traces(lesson)
     traces = [other.get(trace, trace) for trace in lesson.traces]
-    for trace in traces:
-        if not path_of(trace).is_file():
-            pytest.skip(f"no demo_data/{trace}{TRACE_SUFFIX}")
     runs = dict(zip(lesson.traces, map(run_of, traces), strict=True))
     refuted(lesson, runs, expected)
 
@@ -266,8 +249,6 @@ def test_another_run_does_not_bear_the_lesson_out(
 def test_answers_follow_the_trace_and_not_the_lesson() -> None:
     """The same lesson on a run in other blocks asks the same and answers otherwise."""
     lesson = BY_NAME["three-wastes"]
-    needs_its_traces(lesson)
-    needs_its_traces(BY_NAME["why-16"])
     fine = lesson.read(
         {"naive-reservation": run_of("naive-reservation"), "block-16": run_of("block-4")}
     )
