@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.icon import ICON
 from dashboard.links import offer
 from dashboard.session import Session
-from dashboard.shell import top_of_page
+from dashboard.shell import narrow_margins, top_of_page
 from dashboard.views.capacity import capacity_page
 from dashboard.views.compare import compare_page
 from dashboard.views.lab import lab_page
@@ -80,4 +80,5 @@ pages = {
     for page in PAGES
 }
 offer(pages)
+narrow_margins()
 st.navigation(list(pages.values()), position="top").run()

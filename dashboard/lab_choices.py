@@ -25,7 +25,7 @@ FIRST: dict[str, Any] = {
     "lab-seed": 0,
     "lab-max-model-len": 4096,
     "lab-block-size": 16,
-    "lab-model": "Llama-3-8B",
+    "lab-model": "Llama-3.1-8B",
     "lab-prompt": 100,
     "lab-output": 400,
     "lab-prompt-range": (16, 512),

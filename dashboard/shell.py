@@ -19,6 +19,11 @@ _NARROW_MARGINS = """
 PATH_KEY = "glasspool-trace-path"
 
 
+def narrow_margins() -> None:
+    """Give a page, whatever it shows, the whole width."""
+    st.html(_NARROW_MARGINS)
+
+
 def top_of_page(with_pool: bool) -> Session | None:
     """Draw the top of a page; `with_pool` adds figures, heatmap and ticker to the player.
 
@@ -46,7 +51,6 @@ def top_of_page(with_pool: bool) -> Session | None:
         _open_trace()
         _about(session)
         _caption(session)
-    st.html(_NARROW_MARGINS)
     pool_canvas(st.session_state[TOKEN_KEY], with_pool=with_pool)
     return session
 

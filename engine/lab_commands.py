@@ -68,7 +68,7 @@ def fragmentation(
         typer.Option(
             help="What a 2 MiB page holds: a model's name, or KV_HEADS,HEAD_DIM,LAYERS,BYTES."
         ),
-    ] = "Llama-3-8B",
+    ] = "Llama-3.1-8B",
     attention: Annotated[
         Path | None,
         typer.Option(help="Times of attention, as glasspool bench attention --out writes them."),

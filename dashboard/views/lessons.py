@@ -45,7 +45,7 @@ _FACTS_KEPT = 64
 
 _STYLE = """
 <style>
-  .stMainBlockContainer { padding-left: 1.2rem; padding-right: 1.2rem; padding-bottom: 0; }
+  .stMainBlockContainer { padding-bottom: 0; }
   .st-key-lesson-text p, .st-key-lesson-text li { font-size: 1.16rem; line-height: 1.45; }
   .st-key-lesson-text label p { font-size: 1.1rem; }
   .st-key-lesson-text button p { font-size: 1.1rem; text-align: left; }

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from engine.core.config import ConfigError
+from engine.lab.model_shapes import PUBLIC_MODELS
 
 PAGE_BYTES = 2 * 1024 * 1024
 """The smallest piece of memory that CUDA's virtual memory calls map (arXiv 2405.04437)."""
@@ -44,9 +45,6 @@ class KvShape:
 
 
 SHAPES = {
-    "Llama-3-8B": KvShape(kv_heads=8, head_dim=128, layers=32),
-    "Yi-6B": KvShape(kv_heads=4, head_dim=128, layers=32),
-    "Qwen2.5-0.5B": KvShape(kv_heads=2, head_dim=64, layers=24),
-    "SmolLM2-135M": KvShape(kv_heads=3, head_dim=64, layers=30),
+    model.name: KvShape(model.kv_heads, model.head_dim, model.layers) for model in PUBLIC_MODELS
 }
-"""Shapes by the names of models, in 16 bit."""
+"""Shapes by the names of public models, in 16 bit."""

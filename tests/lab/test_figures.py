@@ -88,17 +88,17 @@ def test_the_others_take_what_their_rule_says():
     lengths = [1, 100, 128, 1025]
     assert usage(Kind.EXACT, lengths).taken == 1 + 100 + 128 + 1025
     assert usage(Kind.BUDDY, lengths).taken == 1 + 128 + 128 + 2048
-    mapped = usage(Kind.MAPPED, lengths, shape=SHAPES["Llama-3-8B"])
+    mapped = usage(Kind.MAPPED, lengths, shape=SHAPES["Llama-3.1-8B"])
     assert mapped.taken == (1 + 1 + 1 + 2) * 1024
     assert mapped.table_entries == 5 * 2 * 32
 
 
 @pytest.mark.parametrize(
     ("model", "tokens"),
-    [("Llama-3-8B", 1024), ("Yi-6B", 2048), ("Qwen2.5-0.5B", 8192), ("SmolLM2-135M", 5461)],
+    [("Llama-3.1-8B", 1024), ("Qwen2.5-7B", 2048), ("Qwen2.5-0.5B", 8192), ("SmolLM2-135M", 5461)],
 )
 def test_a_page_of_two_mib_holds_what_the_models_shape_leaves(model, tokens):
-    """The first two are those of arXiv 2405.04437 on one GPU."""
+    """The first two have the KV heads of the models of arXiv 2405.04437 on one GPU."""
     assert SHAPES[model].tokens_per_page == tokens
 
 

@@ -33,7 +33,7 @@ class LabSettings:
 
     max_model_len: int = 4096
     block_size: int = 16
-    shape: KvShape = SHAPES["Llama-3-8B"]
+    shape: KvShape = SHAPES["Llama-3.1-8B"]
 
     def __post_init__(self) -> None:
         for name in ("max_model_len", "block_size"):
