@@ -78,14 +78,16 @@ def test_requests_that_are_equal_in_one_step_are_known_to_be_equal_by_a_later_bl
     twins = [WorkloadRequest(0.0, 22, 6, **SYSTEM) for _ in range(2)]
     late = WorkloadRequest(50.0, 22, 6, **SYSTEM)
     path, again = tmp_path / "a.jsonl.zst", tmp_path / "b.jsonl.zst"
-    recorded_run(path, [*twins, late], max_num_batched_tokens=64)
+    # Were it alone with the first, that would be the only one that it can equal.
+    other = WorkloadRequest(0.0, 9, 2)
+    recorded_run(path, [other, *twins, late], max_num_batched_tokens=64)
     asked_again(path, again)
     assert comparable(steps_of_trace(again)) == comparable(steps_of_trace(path))
     # Asked one by one, the second finds what it only equalled before.
     one_by_one = tmp_path / "c.jsonl.zst"
     asked_again(path, one_by_one, max_num_seqs=1)
-    assert hits(path) == [0, 0, 16]
-    assert hits(one_by_one) == [0, 16, 16]
+    assert hits(path) == [0, 0, 0, 16]
+    assert hits(one_by_one) == [0, 0, 16, 16]
 
 
 @pytest.mark.parametrize(("block_size", "found"), [(2, 16), (4, 16), (8, 16), (16, 16), (5, 15)])
