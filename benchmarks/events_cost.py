@@ -1,7 +1,7 @@
 """What events cost: CPU of the engine's thread for each record, and throughput of a real model.
 
-    python benchmarks/events_cost.py thread [--steps 1000] [--rounds 7] [--pace 0.005]
-    python benchmarks/events_cost.py throughput [--rounds 5] [--sequences 16] [--tokens 48]
+    python -m benchmarks.events_cost thread [--steps 1000] [--rounds 7] [--pace 0.005]
+    python -m benchmarks.events_cost throughput [--rounds 5] [--sequences 16] [--tokens 48]
 
 `thread`: the model-free runner, 64 running sequences, a step every `pace` seconds, as a GPU would have
 it. CPU seconds of the engine's thread a step, with events, a recorder and 4 clients of the stream, less
@@ -25,6 +25,7 @@ import psutil
 import typer
 import uvicorn
 
+from benchmarks.started import Started
 from engine.core.config import EngineConfig, SamplingParams
 from engine.core.runner import ModelFreeRunner, StepCost
 from engine.core.sequence import Request
@@ -39,7 +40,6 @@ from engine.service.recorder import Recording
 from engine.service.server import header_of
 from engine.service.settings import ServeSettings
 
-ROOT = Path(__file__).parents[1]
 CLIENTS = 4
 app = typer.Typer()
 
@@ -86,7 +86,7 @@ def thread_round(steps: int, pace: float, events: bool, folder: Path) -> float:
         max_num_seqs=sequences,
         max_num_batched_tokens=8192 + sequences,
     )
-    cost = StepCost(step=pace, token=0.0, key=0.0)
+    cost = StepCost(step=pace, prefill=0.0, decode=0.0, key=0.0)
     engine = LLMEngine(config, ModelFreeRunner(50_000, cost), events=events)
     parts = model_free_parts()
     header = header_of(ServeSettings("none"), config, parts)
@@ -181,29 +181,20 @@ class Engine:
     """`glasspool serve` with SmolLM2, told to be quiet or with all that events bring."""
 
     def __init__(self, events: bool, folder: Path) -> None:
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
         options = ["--record", str(folder / "real.jsonl.zst")] if events else ["--no-events"]
-        command = [sys.executable, "-m", "engine.cli", "serve", "--port", str(port), *options]
-        self._process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-        while True:
-            try:
-                httpx.get(f"{self.url}/health").raise_for_status()
-                break
-            except httpx.TransportError:
-                time.sleep(0.2)
-        self._readers = Readers(f"ws://127.0.0.1:{port}/v1/events") if events else None
+        self._server = Started("serve", *options)
+        self.url = self._server.url
+        self._readers = Readers(self._server.events_url) if events else None
 
     def cpu(self) -> float:
         """CPU seconds of the server so far, all threads."""
-        times = psutil.Process(self._process.pid).cpu_times()
+        times = psutil.Process(self._server.pid).cpu_times()
         return times.user + times.system
 
     def stop(self) -> None:
         if self._readers is not None:
             self._readers.stop()
-        self._process.terminate()
-        self._process.wait()
+        self._server.stop()
 
 
 @app.command()

@@ -1,6 +1,6 @@
 """How long does the server's event loop keep others waiting while the model runs?
 
-    python benchmarks/loop_lag.py [--streams 16] [--tokens 40] [--model SmolLM2-135M-Instruct]
+    python -m benchmarks.loop_lag [--streams 16] [--tokens 40] [--model SmolLM2-135M-Instruct]
 
 Starts a server, streams, and asks /health over and over meanwhile; beside its latency stands the
 length of a step, from /metrics. A loop that waited for the engine would take a step to answer.
@@ -8,16 +8,12 @@ length of a step, from /metrics. A loop that waited for the engine would take a 
 
 import asyncio
 import re
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import httpx
 import typer
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.started import Started
 
 
 async def measure(url: str, streams: int, tokens: int) -> list[float]:
@@ -56,24 +52,9 @@ def mean_step(url: str) -> float:
 
 def main(streams: int = 16, tokens: int = 40, model: str = "SmolLM2-135M-Instruct") -> None:
     """Print the latencies of /health, and their ratios to a step."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "engine.cli", "serve", "--model", model, "--port", str(port)]
-    server = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
-    try:
-        while True:
-            try:
-                httpx.get(f"{url}/health").raise_for_status()
-                break
-            except httpx.TransportError:
-                time.sleep(0.2)
-        waits = asyncio.run(measure(url, streams, tokens))
-        step = mean_step(url)
-    finally:
-        server.terminate()
-        server.wait()
+    with Started("serve", "--model", model) as server:
+        waits = asyncio.run(measure(server.url, streams, tokens))
+        step = mean_step(server.url)
     print(f"{streams} streams, a step takes {step * 1e3:.1f} ms in the mean")
     for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
         wait = waits[int(share * (len(waits) - 1))]

@@ -1,6 +1,6 @@
 """A trace of a million steps: recorded, indexed, entered, checked and counted, each in its own process.
 
-    python benchmarks/trace_million.py [STEPS]
+    python -m benchmarks.trace_million [STEPS]
 
 The model-free engine on a simulated clock: 4 running sequences on 64 blocks, prompts of 32 shared and
 about 48 own tokens, about 64 output tokens, one request in ten with two completions. The pool is so

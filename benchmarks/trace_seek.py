@@ -1,6 +1,6 @@
 """How long it takes to stand anywhere in a trace, and what the keyframes for that cost.
 
-    python benchmarks/trace_seek.py
+    python -m benchmarks.trace_seek
 
 64 running sequences on a pool of 16,384 blocks; the state is asked for at random records, one after
 another, as somebody does who drags a time line. Keyframes are spaced by KeyframePolicy, then by twice

@@ -67,7 +67,7 @@ def record_run(
     records: list[Step] = []
     engine = LLMEngine(
         config,
-        ModelFreeRunner(32000, StepCost(0.005, 0.00005, 0.0000001), clock.pass_by),
+        ModelFreeRunner(32000, StepCost(0.005, 0.00005, 0.00005, 0.0000001), clock.pass_by),
         on_record=records.append,
         clock=clock,
     )

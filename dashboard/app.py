@@ -13,7 +13,9 @@ from dashboard.icon import ICON
 from dashboard.links import offer
 from dashboard.session import Session
 from dashboard.shell import top_of_page
+from dashboard.views.capacity import capacity_page
 from dashboard.views.compare import compare_page
+from dashboard.views.lab import lab_page
 from dashboard.views.lessons import lessons_page
 from dashboard.views.pool import pool_page
 from dashboard.views.preemptions import preemptions_page
@@ -60,6 +62,8 @@ PAGES: list[SourcePage | PlainPage] = [
     SourcePage("Preemptions", "preemptions", ":material/eject:", preemptions_page),
     SourcePage("Compare", "compare", ":material/compare_arrows:", compare_page),
     PlainPage("Lessons", "lessons", ":material/school:", lessons_page),
+    PlainPage("Lab", "lab", ":material/science:", lab_page),
+    PlainPage("Capacity", "capacity", ":material/straighten:", capacity_page),
 ]
 """In the order of the navigation. The first is the start page."""
 

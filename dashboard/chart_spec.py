@@ -35,6 +35,12 @@ def coloured(field: str, meaning: dict[str, str], *, legend: bool = True) -> alt
     return alt.Color(f"{field}:N", scale=palette(meaning), legend=shown if legend else None)
 
 
+def panel_x(title: str, scale: alt.Scale, *, last: bool) -> alt.X:
+    """The x axis of one of the panels that stand over each other: only the last is labelled."""
+    axis = alt.Axis(grid=False, labels=last, ticks=last)
+    return alt.X("x:Q", title=title if last else None, scale=scale, axis=axis)
+
+
 def ink() -> str:
     """The colour of text in the browser's theme, which lines and numbers in a chart do not take."""
     dark = st.context.theme.type == "dark"

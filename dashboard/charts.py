@@ -6,9 +6,9 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from dashboard.chart_spec import STATES
+
 STEPS = 400
-_STATES = ("free", "used", "cached", "shared", "copied", "preempted")
-"""In the order of the theme's categorical colours."""
 _STACK = ("used", "shared", "cached", "free")
 """From the bottom up."""
 
@@ -23,7 +23,7 @@ def composition_spec(num_blocks: int) -> dict[str, Any]:
     # The theme colours the names in this order; a range of our own would not follow light and dark.
     colour = alt.Color(
         "state:N",
-        scale=alt.Scale(domain=list(_STATES)),
+        scale=alt.Scale(domain=list(STATES)),
         legend=alt.Legend(title=None, orient="top", symbolType="square", columns=3),
     )
     x = alt.X(

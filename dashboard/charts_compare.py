@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from dashboard.chart_spec import as_spec, coloured, ink
+from dashboard.chart_spec import as_spec, coloured, ink, panel_x
 from dashboard.timeline_rows import Axis
 
 A, B = "A", "B"
@@ -28,12 +28,7 @@ def compare_spec(axis: Axis, ink: str) -> dict[str, Any]:
     charts = []
     for number, (column, name, domain, height) in enumerate(_PANELS):
         last = number == len(_PANELS) - 1
-        x = alt.X(
-            "x:Q",
-            title=title if last else None,
-            scale=alt.Scale(nice=False, zero=True),
-            axis=alt.Axis(grid=False, labels=last, ticks=last),
-        )
+        x = panel_x(title, alt.Scale(nice=False, zero=True), last=last)
         scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
         y = alt.Y(f"{column}:Q", title=name, scale=scale, axis=alt.Axis(tickCount=4, **_EXTENT))
         colour = coloured("run", _RUNS, legend=number == 0)

@@ -16,7 +16,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-from dashboard.chart_spec import as_spec, coloured
+from dashboard.chart_spec import as_spec, coloured, panel_x
 from dashboard.history import EVENTS
 from dashboard.timeline_rows import Axis
 
@@ -72,12 +72,7 @@ def timeline_spec(axis: Axis, num_blocks: int, panels: tuple[str, ...], ink: str
     charts = []
     for number, name in enumerate(panels):
         last = number == len(panels) - 1
-        x = alt.X(
-            "x:Q",
-            title=title if last else None,
-            scale=zoomed,
-            axis=alt.Axis(grid=False, labels=last, ticks=last),
-        )
+        x = panel_x(title, zoomed, last=last)
         layers, tooltip = draw[name](x)
         columns = (
             _base("detail")

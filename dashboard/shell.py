@@ -57,7 +57,8 @@ def _caption(session: Session) -> None:
     header = session.feed.header
     if header is not None:
         pool = f"{header.num_blocks:,} blocks of {header.block_size} slots"
-        st.markdown(f":small[{escape(header.model)} · {pool}]")
+        badge = " :orange-badge[:material/science: simulated]" if header.simulated else ""
+        st.markdown(f":small[{escape(header.model)} · {pool}]{badge}")
 
 
 def _chosen() -> None:
@@ -133,5 +134,7 @@ def _describe(header: Header, source: str) -> str:
         "Memory": f"{size(pool)}, {size(header.bytes_per_block)} a block",
         "Withheld": ", ".join(name.replace("_", " ") for name in header.redacted) or "nothing",
     }
+    if header.simulated:
+        rows["Simulated"] = "no model ran; lengths were given, times are those of a cost model"
     lines = [f"| {name} | {escape(value)} |" for name, value in rows.items()]
     return "\n".join(["| | |", "|---|---|", *lines])

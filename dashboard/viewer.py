@@ -8,18 +8,19 @@ from collections.abc import Callable
 from typing import Any
 
 from dashboard.block_history import Change, block_changes
-from dashboard.cells import owner_colour
-from dashboard.figures import MINUTE, Figures, Shown, read_figures, shown_figures
-from dashboard.holders import top_holders
-from dashboard.inspection import prefix_chain, request_blocks
-from dashboard.journal import BlockName, Line, LineKind, RequestName
-from dashboard.readable import shortened
+from dashboard.inspection import prefix_chain
+from dashboard.messages import (
+    figures_message,
+    moment_message,
+    selected_message,
+    step_of_record,
+    ticker_message,
+    track_message,
+)
 from dashboard.scene import Cells, Scene
 from dashboard.session import Look, Session
-from dashboard.track import track
 from engine.events import check_state
 
-TICKER_LINES = 60
 PIN_CHANGES = 12
 FIGURES_SECONDS = 0.5
 TRACK_SECONDS = 1.0
@@ -89,7 +90,7 @@ class Viewer:
         moving = look.live or look.playing
         follows = moving and self._cursor != (-1, -1)
         cells = look.scene.cells(self._cursor, self._seen[0] if follows else None)
-        self._tell(messages, "moment", _moment(look))
+        self._tell(messages, "moment", moment_message(look))
         if cells is not None:
             if cells.cursor != self._cursor or (cells.seq, cells.step) != self._seen:
                 messages.append(cells)
@@ -97,15 +98,15 @@ class Viewer:
         self._looked, self._moving = self._clock(), moving
         view = (id(look.feed), look.live)
         at = (view, look.seq, look.current)
-        self._sometimes(messages, "figures", at, FIGURES_SECONDS, look, _figures)
-        self._sometimes(messages, "ticker", at, FIGURES_SECONDS, look, _ticker)
+        self._sometimes(messages, "figures", at, FIGURES_SECONDS, look, figures_message)
+        self._sometimes(messages, "ticker", at, FIGURES_SECONDS, look, ticker_message)
         span = (id(look.feed), look.oldest, look.newest)
-        self._sometimes(messages, "track", span, TRACK_SECONDS, look, _track)
+        self._sometimes(messages, "track", span, TRACK_SECONDS, look, track_message)
         self._check(messages, look, at)
         if self._asked is not None:
             self._tell(messages, "inspect", self._inspected(look, self._asked))
         self._tell(messages, "pin", self._pin(look))
-        self._tell(messages, "selected", _selected(look))
+        self._tell(messages, "selected", selected_message(look))
         return messages
 
     def _tell(self, messages: list[Message], name: str, fact: Any) -> None:
@@ -162,7 +163,7 @@ class Viewer:
         facts = look.scene.inspect(block) if look.current else None
         if facts is not None:
             del facts["seq"], facts["step"]  # or it would be told anew at every step
-            facts["changed_at"] = _when(look, facts["last_change"])
+            facts["changed_at"] = step_of_record(look, facts["last_change"])
         return facts
 
     def _pin(self, look: Look) -> dict[str, Any] | None:
@@ -187,139 +188,3 @@ class Viewer:
         cached = next((change for change in changes if change.hash is not None), None)
         facts["parent"] = cached.parent if cached and facts["cached_as"] == cached.hash else None
         return facts
-
-
-def producer_now(look: Look) -> float:
-    """Producer time at the moment: for a live one it goes on while nothing comes."""
-    idle = time.monotonic() - look.feed.last_arrival if look.live and look.current else 0.0
-    return look.time + idle
-
-
-def _figures(look: Look) -> dict[str, Any] | None:
-    figures = read_figures(look, producer_now(look))
-    if figures is None:
-        return None
-    return {
-        "step": look.step,
-        "bar": _bar(figures),
-        "groups": [
-            {"name": name, "figures": [_shown(figure) for figure in group]}
-            for name, group in shown_figures(figures)
-        ],
-        "holders": [
-            {
-                "request": request,
-                "label": shortened(request),
-                "colour": owner_colour(request),
-                "blocks": blocks,
-            }
-            for request, blocks in look.read(top_holders) or []
-        ],
-    }
-
-
-def _moment(look: Look) -> dict[str, Any]:
-    status, header = look.status, look.header
-    return {
-        "source": look.feed.source_name,
-        "recorded": not look.feed.live,
-        "phase": status.phase.value,
-        "text": status.text,
-        "warning": status.warning,
-        "trusted": status.current,
-        "current": look.current,
-        "knows": [] if header is None else list(header.knows),
-        "live": look.live,
-        "playing": look.playing,
-        "speed": look.speed,
-        "seq": look.seq,
-        "step": look.step,
-        "seconds": round(look.time - header.monotonic, 2) if header is not None else 0.0,
-        "ago": round(look.ago),
-        "oldest": look.oldest,
-        "newest": look.newest,
-        "notice": look.notice,
-        "gap": _recent_gap(look),
-        "block": look.selection.block,
-        "request": look.selection.request,
-    }
-
-
-def _recent_gap(look: Look) -> str | None:
-    """What is missing from the last minute, as a sentence."""
-    minute = look.rows[int(look.rows["time"].searchsorted(look.time - MINUTE, side="right")) :]
-    if not len(minute) or minute["segment"][0] == minute["segment"][-1]:
-        return None
-    first = minute[minute["segment"] == minute["segment"][-1]]["step"][0]
-    told = look.feed.lines(TICKER_LINES, look.upto)
-    why = next((line.text for line in told if line.kind is LineKind.MISSING), "the stream broke")
-    return (
-        f"Records are missing before step {int(first):,} ({why}): figures over the last minute "
-        "start there."
-    )
-
-
-def _when(look: Look, seq: int) -> dict[str, Any] | None:
-    """Step of a record, and how long before the moment it was; None where that is not kept."""
-    rows = look.rows
-    at = int(rows["seq"].searchsorted(seq))
-    if seq < 0 or at >= len(rows) or rows["seq"][at] != seq:
-        return None
-    return {
-        "step": int(rows["step"][at]),
-        "seq": seq,
-    }
-
-
-def _bar(figures: Figures) -> dict[str, float] | None:
-    if figures.active is None:
-        return None
-    shared = figures.shared or 0
-    parts = {
-        "used": figures.active - shared,
-        "shared": shared,
-        "cached": figures.cached,
-        "free": figures.free,
-    }
-    return {name: blocks / figures.num_blocks for name, blocks in parts.items()}
-
-
-def _shown(figure: Shown) -> dict[str, str]:
-    return {
-        "label": figure.label,
-        "value": figure.value,
-        "help": figure.help,
-        "tone": figure.tone,
-    }
-
-
-def _ticker(look: Look) -> list[dict[str, Any]]:
-    return [_line(line) for line in look.feed.lines(TICKER_LINES, look.upto)]
-
-
-def _line(line: Line) -> dict[str, Any]:
-    parts: list[Any] = []
-    for part in line.parts:
-        match part:
-            case RequestName(request):
-                parts.append({"request": request, "label": f"request {shortened(request)}"})
-            case BlockName(block):
-                parts.append({"block": block, "label": f"block {block}"})
-            case _:
-                parts.append(part)
-    return {"kind": line.kind.value, "seq": line.seq, "step": line.step, "parts": parts}
-
-
-def _track(look: Look) -> dict[str, Any] | None:
-    if look.header is None:
-        return None
-    rows = look.feed.history.rows()
-    return track(rows, look.oldest, look.newest, look.header.num_blocks)
-
-
-def _selected(look: Look) -> dict[str, Any] | None:
-    request = look.selection.request
-    if request is None:
-        return None
-    blocks = look.read(lambda state: request_blocks(state, request))
-    return {"request": request, "label": shortened(request), "blocks": blocks or []}

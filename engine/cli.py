@@ -10,9 +10,11 @@ import typer
 
 from engine import __version__
 from engine.bench.commands import app as bench_app
+from engine.capacity_command import capacity
 from engine.core.config import ConfigError
 from engine.events import TraceError
 from engine.lab_commands import app as lab_app
+from engine.simulate_commands import app as simulate_app
 from engine.trace_commands import app as trace_app
 
 # No import of torch or streamlit here: `--help` and the dashboard start without the engine's weight.
@@ -29,6 +31,8 @@ app = typer.Typer(
 app.add_typer(bench_app, name="bench")
 app.add_typer(lab_app, name="lab")
 app.add_typer(trace_app)
+app.command()(capacity)
+app.add_typer(simulate_app)
 
 
 @app.command()

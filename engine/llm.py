@@ -18,7 +18,8 @@ class LLMEngine:
     """Serves requests with a runner from a paged pool, and tells all of it in step records.
 
     Not thread-safe: one thread owns it. `on_record` is called with each record, right after the step.
-    With `events` off there are no records and no keyframes: to measure what they cost.
+    With `events` off there are no records and no keyframes: to measure what they cost. `hash_salt`
+    is given where a run is to be repeated bit by bit; without it hashes differ from run to run.
     """
 
     def __init__(
@@ -32,13 +33,16 @@ class LLMEngine:
         on_record: Callable[[Step], None] | None = None,
         events: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        hash_salt: bytes | None = None,
     ) -> None:
         self.config = config
         self.runner = runner
         self.clock = clock
         self.on_record = on_record
         self.events = events
-        self.scheduler = Scheduler(config, clock, eos_token_ids, token_text, new_detokenizer)
+        self.scheduler = Scheduler(
+            config, clock, eos_token_ids, token_text, new_detokenizer, hash_salt
+        )
         self.tally = Tally()
         self.seq = -1
         self.steps = -1

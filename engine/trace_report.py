@@ -10,7 +10,8 @@ from rich.table import Table
 from engine.events.checking import Report
 from engine.events.diff import IGNORED, Figure, TraceDiff
 from engine.events.rules.broken import RULES
-from engine.events.stats import Level, Percentiles, TraceStats
+from engine.events.stats import TraceStats
+from engine.events.summaries import Level, Percentiles
 
 UNKNOWN = "unknown"
 _MORE = (".count", ".p90", ".max", ".min", ".mean_by_step")
@@ -46,6 +47,8 @@ def print_stats(console: Console, trace: Path, stats: TraceStats) -> None:
         f"[bold]{escape(trace.name)}[/bold]  {escape(stats.model)}, {stats.num_blocks:,} blocks of "
         f"{size} tokens"
     )
+    if stats.simulated:
+        console.print("Simulated: no model ran; times are those of a cost model.")
     if stats.before.steps:
         console.print(
             f"The trace begins after step {stats.before.steps - 1:,} of the engine: counters count "

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -12,11 +11,7 @@ from types import TracebackType
 
 import httpx
 
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from engine.service.ports import free_port
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30, what: str = "") -> None:

@@ -9,6 +9,7 @@ import httpx
 import psutil
 import pytest
 
+from engine.service.ports import free_port
 from engine.workloads.chat import chat_prompt
 from tests.dashboard.browser import (
     CHROMIUM,
@@ -17,7 +18,7 @@ from tests.dashboard.browser import (
     running_dashboard,
 )
 from tests.demo_data import OVERVIEW
-from tests.servers import Process, free_port, wait_until
+from tests.servers import Process, wait_until
 
 KEY = "the-demos-key"
 needs_model = pytest.mark.skipif(

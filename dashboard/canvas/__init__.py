@@ -12,9 +12,10 @@ from dashboard.pool_socket import SOCKET_PATH
 
 _HERE = Path(__file__).resolve().parent
 _SCRIPTS = (
-    *("dom.js", "theme.js", "readings.js", "grid.js", "paint.js", "flashes.js"),
+    *("dom.js", "theme.js", "readings.js", "grid.js", "paint.js", "flashes.js", "cells.js"),
     *("socket.js", "tooltip.js", "panel.js", "figures.js", "ticker.js"),
-    *("scrubber.js", "player.js", "keys.js", "legend.js", "pool.js", "glass.js"),
+    *("scrubber.js", "player.js", "keys.js", "legend.js", "choice.js", "overlay.js"),
+    *("hover.js", "pointing.js", "pool.js", "glass.js"),
 )
 _STYLES = ("glass.css", "player.css", "pool.css", "side.css")
 

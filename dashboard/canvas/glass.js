@@ -42,7 +42,7 @@ class Glass {
     if (this.socket?.session === session) return
     this.socket?.close()
     this.socket = new PoolSocket(path, session, {
-      open: () => this.pool.act.inspect(this.pool.cursor),
+      open: () => this.pool.hover.ask(),
       text: (message) => this.take(message),
       cells: (frame) => this.pool.takeCells(frame),
       lost: (forgotten) => this.lost(forgotten),

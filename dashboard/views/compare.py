@@ -14,8 +14,10 @@ from dashboard.session import Session
 from dashboard.sessions import catalog
 from dashboard.source import TRACE_SUFFIX, SourceError, TraceSource
 from dashboard.standing import small
+from dashboard.table_columns import config_of, decimal, frame_of, text
 from dashboard.timeline_rows import Axis
 from engine.events import TraceDiff, TraceError
+from engine.events.diff import Figure
 
 KEY_A, KEY_B = "compare-a", "compare-b"
 AXIS_KEY = "compare-axis"
@@ -218,73 +220,63 @@ def _figures_table(diff: TraceDiff) -> None:
     st.markdown(
         "**Figures**", help="Of both whole traces. An empty cell: the run does not tell it."
     )
-    rows = compared(diff.a, diff.b)
-    frame = pd.DataFrame(
-        {
-            "figure": [row.name for row in rows],
-            "unit": [row.unit for row in rows],
-            "A": [row.a for row in rows],
-            "B": [row.b for row in rows],
-            "B - A": [row.difference for row in rows],
-            "change (%)": [row.percent for row in rows],
-            "meaning": [row.help for row in rows],
-        }
-    )
-    for name in ("A", "B", "B - A", "change (%)"):
-        frame[name] = frame[name].astype(float)
     st.dataframe(
-        frame,
+        frame_of(_COLUMNS, compared(diff.a, diff.b)),
         hide_index=True,
         height="content",
         key="compare-figures",
         placeholder="unknown",
-        column_config={
-            "figure": st.column_config.TextColumn("figure", pinned=True, width=190),
-            "unit": st.column_config.TextColumn("unit", width="small"),
-            "A": _number("A", "Of run A, in the row's unit"),
-            "B": _number("B", "Of run B, in the row's unit"),
-            "B - A": _number("B - A", "What B has more than A, in the row's unit"),
-            "change (%)": st.column_config.NumberColumn(
-                "change (%)", help="The difference in percent of A", format="%+.1f", width="small"
-            ),
-            "meaning": st.column_config.TextColumn("meaning", width="large"),
-        },
+        column_config=config_of(_COLUMNS),
         alt="Figures of both runs and their differences",
     )
 
 
-def _number(label: str, help: str) -> object:
-    return st.column_config.NumberColumn(label, help=help, format="%.4g", width="small")
+_NUMBER = {"format": "%.4g", "width": "small"}
+_COLUMNS = (
+    text("figure", lambda row: row.name, pinned=True, width=190),
+    text("unit", lambda row: row.unit, width="small"),
+    decimal("A", lambda row: row.a, "Of run A, in the row's unit", **_NUMBER),
+    decimal("B", lambda row: row.b, "Of run B, in the row's unit", **_NUMBER),
+    decimal(
+        "B - A", lambda row: row.difference, "What B has more than A, in the row's unit", **_NUMBER
+    ),
+    decimal(
+        "change (%)",
+        lambda row: row.percent,
+        "The difference in percent of A",
+        format="%+.1f",
+        width="small",
+    ),
+    text("meaning", lambda row: row.help, width="large"),
+)
 
 
 def _rest(diff: TraceDiff) -> None:
     if diff.settings:
         st.markdown("**Settings that differ**", help="What the two runs were made with.")
         st.dataframe(
-            pd.DataFrame(
-                {
-                    "setting": [figure.name for figure in diff.settings],
-                    "A": [_text(figure.a) for figure in diff.settings],
-                    "B": [_text(figure.b) for figure in diff.settings],
-                }
-            ),
+            _pairs("setting", diff.settings),
             hide_index=True,
             key="compare-settings",
             alt="Settings that differ",
         )
     with st.expander(f"Every figure that differs ({len(diff.figures):,})"):
         st.dataframe(
-            pd.DataFrame(
-                {
-                    "figure": [figure.name for figure in diff.figures[:_SHOWN_RAW]],
-                    "A": [_text(figure.a) for figure in diff.figures[:_SHOWN_RAW]],
-                    "B": [_text(figure.b) for figure in diff.figures[:_SHOWN_RAW]],
-                }
-            ),
+            _pairs("figure", diff.figures[:_SHOWN_RAW]),
             hide_index=True,
             key="compare-raw",
             alt="Every figure that differs, as `glasspool diff` names it",
         )
+
+
+def _pairs(name: str, figures: list[Figure]) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            name: [figure.name for figure in figures],
+            "A": [_text(figure.a) for figure in figures],
+            "B": [_text(figure.b) for figure in figures],
+        }
+    )
 
 
 def _text(value: object) -> str:

@@ -1,6 +1,5 @@
 """The page "Preemptions": what each one was about, what it cost, and who paid."""
 
-import pandas as pd
 import streamlit as st
 
 from dashboard.chart_spec import rows_high
@@ -11,6 +10,7 @@ from dashboard.readable import UNKNOWN, count, percent, plural, seconds
 from dashboard.row_choice import clicked_row, mark_row
 from dashboard.session import Session
 from dashboard.standing import shows
+from dashboard.table_columns import Column, config_of, decimal, frame_of, text, whole
 from dashboard.views.preemption_story import preemption_story
 
 TABLE_KEY = "preemptions-table"
@@ -126,9 +126,10 @@ def _table(stories: list[Preemption], recompute: bool) -> None:
         help="Select a row to read it as a story above.",
     )
     mark_row(TABLE_KEY, [_name(story) for story in shown], st.session_state.get(_CHOSEN_KEY))
+    columns = _columns(recompute)
     st.dataframe(
-        _frame(shown, recompute),
-        column_config=_COLUMNS,
+        frame_of(columns, shown),
+        column_config=config_of(columns),
         hide_index=True,
         height=rows_high(len(shown), 8),
         key=TABLE_KEY,
@@ -145,62 +146,62 @@ def _picked_row() -> None:
         st.session_state[_CHOSEN_KEY] = name
 
 
-def _frame(stories: list[Preemption], recompute: bool) -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "step": [s.step for s in stories],
-            "victim": [s.request for s in stories],
-            "sequence": [s.sequence for s in stories],
-            "needed by": ["itself" if s.needy_sequence == s.sequence else s.needy for s in stories],
-            "blocks released": [s.blocks_released for s in stories],
-            "tokens lost": [s.tokens_lost for s in stories],
-            "resumed in step": [s.resumed_step for s in stories],
-            "still cached": [s.found for s in stories],
-            "recomputed": [s.recomputed if recompute else None for s in stories],
-            "away (s)": [s.away_seconds for s in stories],
-            "delay (s)": [s.delay_seconds if recompute else None for s in stories],
-            "outcome": [s.outcome.value for s in stories],
-        }
-    )
-    for name in ("resumed in step", "still cached", "recomputed"):
-        frame[name] = frame[name].astype("Int64")
-    for name in ("away (s)", "delay (s)"):
-        frame[name] = frame[name].astype(float)
-    return frame
-
-
-def _number(label: str, help: str, **options: str) -> object:
-    return st.column_config.NumberColumn(label, help=help, **options)
-
-
-_COLUMNS = {
-    "step": _number("step", "The step that preempted", format="localized"),
-    "victim": st.column_config.TextColumn("victim", help="The request that lost its blocks"),
-    "sequence": _number("sequence", "Which of its sequences"),
-    "needed by": st.column_config.TextColumn("needed by", help="The request that needed a block"),
-    "blocks released": _number("blocks released", "Entries of its block table that it gave up"),
-    "tokens lost": _number("tokens lost", "Computed tokens whose KV it gave up"),
-    "resumed in step": _number(
-        "resumed in step", "The step that gave it blocks again", format="localized"
-    ),
-    "still cached": _number("still cached", "Tokens that the prefix cache still had on resuming"),
-    "recomputed": _number("recomputed", "Tokens that were computed again"),
-    "away (s)": _number("away (s)", "Seconds from losing its blocks to resuming", format="%.3f"),
-    "delay (s)": _number(
-        "delay (s)", "Seconds from losing its blocks to being back where it was", format="%.3f"
-    ),
-    "outcome": st.column_config.TextColumn(
-        "outcome",
-        help="; ".join(
-            (
-                f"{Outcome.WAITING.value}: without blocks",
-                f"{Outcome.RESUMED.value}: computing again",
-                f"{Outcome.CAUGHT_UP.value}: back where it was",
-                f"{Outcome.ENDED.value}: finished or aborted before",
-            )
+def _columns(recompute: bool) -> tuple[Column[Preemption], ...]:
+    return (
+        whole("step", lambda s: s.step, "The step that preempted", format="localized"),
+        text("victim", lambda s: s.request, "The request that lost its blocks"),
+        whole("sequence", lambda s: s.sequence, "Which of its sequences"),
+        text(
+            "needed by",
+            lambda s: "itself" if s.needy_sequence == s.sequence else s.needy,
+            "The request that needed a block",
         ),
-    ),
-}
+        whole(
+            "blocks released",
+            lambda s: s.blocks_released,
+            "Entries of its block table that it gave up",
+        ),
+        whole("tokens lost", lambda s: s.tokens_lost, "Computed tokens whose KV it gave up"),
+        whole(
+            "resumed in step",
+            lambda s: s.resumed_step,
+            "The step that gave it blocks again",
+            format="localized",
+        ),
+        whole(
+            "still cached",
+            lambda s: s.found,
+            "Tokens that the prefix cache still had on resuming",
+        ),
+        whole(
+            "recomputed",
+            lambda s: s.recomputed if recompute else None,
+            "Tokens that were computed again",
+        ),
+        decimal(
+            "away (s)",
+            lambda s: s.away_seconds,
+            "Seconds from losing its blocks to resuming",
+            format="%.3f",
+        ),
+        decimal(
+            "delay (s)",
+            lambda s: s.delay_seconds if recompute else None,
+            "Seconds from losing its blocks to being back where it was",
+            format="%.3f",
+        ),
+        text("outcome", lambda s: s.outcome.value, _OUTCOMES),
+    )
+
+
+_OUTCOMES = "; ".join(
+    (
+        f"{Outcome.WAITING.value}: without blocks",
+        f"{Outcome.RESUMED.value}: computing again",
+        f"{Outcome.CAUGHT_UP.value}: back where it was",
+        f"{Outcome.ENDED.value}: finished or aborted before",
+    )
+)
 
 
 def _totals(stories: list[Preemption], needy: bool, recompute: bool) -> None:
@@ -212,33 +213,39 @@ def _totals(stories: list[Preemption], needy: bool, recompute: bool) -> None:
     )
     st.markdown(f"**{title}**", help=help)
     rows = by_request(stories, needy)[:MAX_REQUESTS]
-    frame = pd.DataFrame(
-        {
-            "request": [name for name, _ in rows],
-            "preemptions": [cost.count for _, cost in rows],
-            "blocks": [cost.blocks for _, cost in rows],
-            "tokens lost": [cost.lost for _, cost in rows],
-            "recomputed": [cost.recomputed if recompute else None for _, cost in rows],
-            "work (s)": [cost.work_seconds if recompute else None for _, cost in rows],
-            "delay (s)": [cost.delay_seconds if recompute else None for _, cost in rows],
-        }
-    )
+    columns = _cost_columns(recompute)
     st.dataframe(
-        frame,
+        frame_of(columns, rows),
         hide_index=True,
-        height=rows_high(len(frame), 6),
+        height=rows_high(len(rows), 6),
         key=f"preemption-totals-{'needy' if needy else 'victims'}",
         placeholder="–",
-        column_config={
-            "request": st.column_config.TextColumn("request", pinned=True),
-            "preemptions": _number("preemptions", "How often"),
-            "blocks": _number("blocks", "Blocks released"),
-            "tokens lost": _number("tokens lost", "Computed tokens whose KV was given up"),
-            "recomputed": _number("recomputed", "Tokens computed again"),
-            "work (s)": _number("work (s)", "Seconds of model work repeated", format="%.3f"),
-            "delay (s)": _number(
-                "delay (s)", "Seconds until back, summed over those that are", format="%.3f"
-            ),
-        },
+        column_config=config_of(columns),
         alt=title,
+    )
+
+
+def _cost_columns(recompute: bool) -> tuple[Column[tuple[str, Cost]], ...]:
+    return (
+        text("request", lambda row: row[0], pinned=True),
+        whole("preemptions", lambda row: row[1].count, "How often"),
+        whole("blocks", lambda row: row[1].blocks, "Blocks released"),
+        whole("tokens lost", lambda row: row[1].lost, "Computed tokens whose KV was given up"),
+        whole(
+            "recomputed",
+            lambda row: row[1].recomputed if recompute else None,
+            "Tokens computed again",
+        ),
+        decimal(
+            "work (s)",
+            lambda row: row[1].work_seconds if recompute else None,
+            "Seconds of model work repeated",
+            format="%.3f",
+        ),
+        decimal(
+            "delay (s)",
+            lambda row: row[1].delay_seconds if recompute else None,
+            "Seconds until back, summed over those that are",
+            format="%.3f",
+        ),
     )

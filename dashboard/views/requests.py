@@ -1,6 +1,5 @@
 """The page "Requests": all requests known at the moment, and one of them in detail."""
 
-import pandas as pd
 import streamlit as st
 
 from dashboard.chart_spec import rows_high
@@ -10,6 +9,7 @@ from dashboard.request_table import MAX_ENDED, RequestRow, ended_row, unfinished
 from dashboard.row_choice import clicked_row, mark_row
 from dashboard.session import Look, Session
 from dashboard.standing import shows, small
+from dashboard.table_columns import config_of, decimal, frame_of, text, whole
 from dashboard.views.request_detail import request_detail
 
 TABLE_KEY = "requests-table"
@@ -89,8 +89,8 @@ def _table(session: Session, look: Look, rows: list[RequestRow]) -> None:
     shown = _chosen_rows(rows)
     mark_row(TABLE_KEY, [row.request for row in shown], look.selection.request)
     st.dataframe(
-        _frame(shown),
-        column_config=_COLUMNS,
+        frame_of(_COLUMNS, shown),
+        column_config=config_of(_COLUMNS),
         hide_index=True,
         height=rows_high(len(shown), 8),
         key=TABLE_KEY,
@@ -118,56 +118,47 @@ def _picked_row(session: Session) -> None:
         session.select(request=request)
 
 
-def _frame(rows: list[RequestRow]) -> pd.DataFrame:
-    columns = {
-        "request": [row.request for row in rows],
-        "state": [row.state for row in rows],
-        "sequences": [row.sequences for row in rows],
-        "prompt tokens": [row.prompt_tokens for row in rows],
-        "output tokens": [row.output_tokens for row in rows],
-        "blocks held": [row.blocks for row in rows],
-        "preemptions": [row.preemptions for row in rows],
-        "recomputed tokens": [row.recomputed_tokens for row in rows],
-        "queue (s)": [row.queue_seconds for row in rows],
-        "first token (s)": [row.first_token_seconds for row in rows],
-        "duration (s)": [row.duration_seconds for row in rows],
-    }
-    frame = pd.DataFrame(columns)
-    for name in frame.columns[2:8]:
-        frame[name] = frame[name].astype("Int64")
-    for name in frame.columns[8:]:
-        frame[name] = frame[name].astype(float)
-    return frame
-
-
-def _number(label: str, help: str, **options: str) -> object:
-    return st.column_config.NumberColumn(label, help=help, **options)
-
-
-_COLUMNS = {
-    "request": st.column_config.TextColumn("request", help="The request's id", pinned=True),
-    "state": st.column_config.TextColumn(
-        "state", help="Of its unfinished sequences, or how it ended"
+_COLUMNS = (
+    text("request", lambda row: row.request, "The request's id", pinned=True),
+    text("state", lambda row: row.state, "Of its unfinished sequences, or how it ended"),
+    whole("sequences", lambda row: row.sequences, "Completions that it asked for (n)"),
+    whole(
+        "prompt tokens", lambda row: row.prompt_tokens, "Tokens of its prompt", format="localized"
     ),
-    "sequences": _number("sequences", "Completions that it asked for (n)"),
-    "prompt tokens": _number("prompt tokens", "Tokens of its prompt", format="localized"),
-    "output tokens": _number(
-        "output tokens", "Tokens drawn so far, of all its unfinished sequences", format="localized"
+    whole(
+        "output tokens",
+        lambda row: row.output_tokens,
+        "Tokens drawn so far, of all its unfinished sequences",
+        format="localized",
     ),
-    "blocks held": _number("blocks held", "Different blocks in the tables of all its sequences"),
-    "preemptions": _number("preemptions", "How often one of its sequences lost its blocks"),
-    "recomputed tokens": _number(
-        "recomputed tokens", "Tokens computed again after preemptions", format="localized"
+    whole(
+        "blocks held", lambda row: row.blocks, "Different blocks in the tables of all its sequences"
     ),
-    "queue (s)": _number(
+    whole(
+        "preemptions", lambda row: row.preemptions, "How often one of its sequences lost its blocks"
+    ),
+    whole(
+        "recomputed tokens",
+        lambda row: row.recomputed_tokens,
+        "Tokens computed again after preemptions",
+        format="localized",
+    ),
+    decimal(
         "queue (s)",
+        lambda row: row.queue_seconds,
         "Seconds from arrival to its first schedule, told at its end; for a waiting one until now",
         format="%.3f",
     ),
-    "first token (s)": _number(
-        "first token (s)", "Seconds from arrival to its first token", format="%.3f"
+    decimal(
+        "first token (s)",
+        lambda row: row.first_token_seconds,
+        "Seconds from arrival to its first token",
+        format="%.3f",
     ),
-    "duration (s)": _number(
-        "duration (s)", "Seconds from arrival to its end, or to this moment", format="%.3f"
+    decimal(
+        "duration (s)",
+        lambda row: row.duration_seconds,
+        "Seconds from arrival to its end, or to this moment",
+        format="%.3f",
     ),
-}
+)

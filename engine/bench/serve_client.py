@@ -12,6 +12,7 @@ import msgspec
 from engine.bench.serve_prompts import Endpoint
 from engine.bench.serve_stream import StreamReading, error_message
 from engine.core.config import ConfigError
+from engine.workloads.request import WorkloadRequest
 
 CONNECT_SECONDS = 30
 # Shorter than servers keep an idle connection (uvicorn: 5 s): one that the server closes just as it
@@ -36,13 +37,13 @@ class RequestRecord:
     was over. cut_off: it had not ended when the run was stopped.
     """
 
-    def __init__(self, due: float, prompt_tokens: int, output_tokens: int) -> None:
+    def __init__(self, due: float, request: WorkloadRequest) -> None:
         self.due = due
-        self.asked_prompt_tokens = prompt_tokens
-        self.asked_output_tokens = output_tokens
+        self.asked_prompt_tokens = request.prompt_tokens
+        self.asked_output_tokens = request.n * request.output_tokens
         self.sent = due
         self.ended: float | None = None
-        self.reading = StreamReading()
+        self.reading = StreamReading(request.n)
         self.failure: Failure | None = None
         self.cut_off = False
 

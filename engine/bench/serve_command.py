@@ -13,8 +13,9 @@ import typer
 
 from engine import __version__
 from engine.bench.serve_prompts import Endpoint, Prompts
-from engine.bench.serve_settings import ServeBenchSettings, Workload
+from engine.bench.serve_settings import ServeBenchSettings
 from engine.core.config import ConfigError
+from engine.workloads.named import Workload, parameters_help, read_parameters
 
 if TYPE_CHECKING:
     from engine.bench.serve_load import Load
@@ -42,25 +43,34 @@ def serve(
         ),
     ] = None,
     workload: Annotated[
-        Workload, typer.Option(help="How long prompts and outputs are.")
+        Workload, typer.Option(help="What the requests are like.")
     ] = Workload.FIXED,
-    input_len: Annotated[int, typer.Option(help="Tokens of a prompt, or their mean.")] = 256,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help=f"name=value of the workload; again for more. {parameters_help()}"),
+    ] = None,
+    input_len: Annotated[
+        int, typer.Option(help="Tokens of a prompt (of a turn's message), or their mean.")
+    ] = 256,
     output_len: Annotated[int, typer.Option(help="Tokens of an output, or their mean.")] = 128,
     range_ratio: Annotated[
         float, typer.Option(help="uniform: lengths from mean * (1 - this) to mean * (1 + this).")
     ] = 0.5,
     sigma: Annotated[
-        float, typer.Option(help="lognormal: standard deviation of a length's logarithm.")
+        float,
+        typer.Option(
+            help="Standard deviation of a length's logarithm; not for fixed, uniform, trace."
+        ),
     ] = 1.0,
     trace: Annotated[
         Path | None,
         typer.Option(help="trace: an Azure LLM or BurstGPT CSV, or Mooncake JSON lines."),
     ] = None,
     scale_rate: Annotated[
-        float, typer.Option(help="trace: so many times as many requests a second.")
+        float, typer.Option(help="So many times as many requests a second.")
     ] = 1.0,
     scale_length: Annotated[
-        float, typer.Option(help="trace: prompts and outputs so many times as long.")
+        float, typer.Option(help="Prompts and outputs so many times as long.")
     ] = 1.0,
     num_prompts: Annotated[
         int, typer.Option(help="Requests to send; of a trace, its first ones.")
@@ -97,6 +107,7 @@ def serve(
         endpoint=endpoint,
         model=model,
         workload=workload,
+        parameters=read_parameters(workload, parameter or []),
         input_len=input_len,
         output_len=output_len,
         range_ratio=range_ratio,

@@ -82,7 +82,7 @@ class Load:
                     due = time.monotonic()
                 if self._stopped.is_set():
                     return
-                record = RequestRecord(due, request.prompt_tokens, request.output_tokens)
+                record = RequestRecord(due, request)
                 self.records.append(record)
                 group.create_task(self._send(record, body))
 

@@ -6,7 +6,10 @@ words, about one token each; what the server counted is in its usage. The text m
 answers end where max_tokens says, or anywhere.
 
 Prompts differ from one another from their first token on, so that a prefix cache has nothing to
-share, but for blocks to which a trace gives equal names: these are equal here too.
+share, but for blocks to which a workload gives equal names: these are equal here too.
+
+A request for several answers draws them, by a seed of its own: greedy ones would be all the same, and
+some servers refuse that. All may be as long as the longest one that the workload names.
 """
 
 from enum import StrEnum
@@ -48,7 +51,6 @@ class Prompts:
         self.seed = seed
         self._common = {
             "model": model,
-            "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
             # Sent only where asked for: OpenAI's own service refuses parameters it does not know.
@@ -63,4 +65,9 @@ class Prompts:
         else:
             text = " ".join(_BYTE_TO_WORD[byte] for byte in drawn)
             prompt = {"messages": [{"role": "user", "content": text}]}
-        return msgspec.json.encode({**self._common, "max_tokens": request.output_tokens, **prompt})
+        if request.n > 1:
+            sampling = {"n": request.n, "temperature": 1, "seed": number}
+        else:
+            sampling = {"temperature": 0}
+        asked = {"max_tokens": request.output_tokens, **sampling}
+        return msgspec.json.encode({**self._common, **asked, **prompt})

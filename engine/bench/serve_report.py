@@ -43,8 +43,9 @@ class ServeFigures(msgspec.Struct):
 
     duration: seconds from the first sending to the last end. Throughputs are per second of it.
     ttft: first content chunk since sending. itl: gaps between content chunks. tpot: first to last
-    chunk over the tokens after the first, a value a request. e2el: sending to end. sent_late: sending
-    after due. client_lag: how late the event loop was, sampled. client_cpu: share of one core.
+    chunk over the tokens of each choice after its first, a value a request. e2el: sending to end.
+    sent_late: sending after due. client_lag: how late the event loop was, sampled. client_cpu: share
+    of one core.
     """
 
     completed: int
@@ -115,7 +116,7 @@ def figures(load: Load, settings: ServeBenchSettings) -> ServeFigures:
         total_output_tokens=outputs,
         asked_input_tokens=sum(record.asked_prompt_tokens for record in ok),
         asked_output_tokens=sum(record.asked_output_tokens for record in ok),
-        chunks=sum(len(r.reading.gaps) + (r.reading.first is not None) for r in ok),
+        chunks=sum(r.reading.chunks for r in ok),
         mean_concurrent_requests=_rate(math.fsum(r.ended - r.sent for r in records), duration),
         max_concurrent_requests=_most_at_once(records),
         ttft_ms=spread_ms([r.reading.first - r.sent for r in ok if r.reading.first is not None]),
@@ -148,9 +149,11 @@ def _total(counts: Sequence[int | None]) -> int | None:
 
 def _per_token(record: RequestRecord) -> float | None:
     reading = record.reading
-    if reading.first is None or reading.output_tokens is None or reading.output_tokens < 2:
+    if reading.first is None or reading.output_tokens is None:
         return None
-    return (reading.last - reading.first) / (reading.output_tokens - 1)
+    # Choices of one request run beside each other.
+    each = reading.output_tokens / reading.n
+    return (reading.last - reading.first) / (each - 1) if each > 1 else None
 
 
 def _most_at_once(records: Sequence[RequestRecord]) -> int:

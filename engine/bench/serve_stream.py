@@ -1,8 +1,9 @@
 """What one streamed answer tells: when its pieces came, how it ended, which tokens were counted.
 
-A content chunk is a server-sent event whose first choice has text (completions), or content or
-reasoning (chat). An inter-token latency here is the gap between two content chunks as the client
-read them: a chunk of several tokens is one gap, and chunks that arrive in one read have a gap of 0.
+A content chunk is a choice in a server-sent event that has text (completions), or content or
+reasoning (chat). An inter-token latency here is the gap between two content chunks of one choice as
+the client read them: a chunk of several tokens is one gap, and chunks that arrive in one read have a
+gap of 0.
 """
 
 import msgspec
@@ -15,6 +16,7 @@ class _Delta(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
+    index: int = 0
     text: str | None = None
     delta: _Delta | None = None
     finish_reason: str | None = None
@@ -41,17 +43,21 @@ _DECODER = msgspec.json.Decoder(_Chunk)
 class StreamReading:
     """One answer, read piece by piece. Times are seconds on the caller's monotonic clock.
 
-    first, last: when the first and the last content chunk came; None before. gaps: between content
-    chunks. prompt_tokens, output_tokens: from the server's usage; None where it sent none.
+    n: choices that were asked for. first, last: when the first and the last content chunk came; None
+    before. gaps: between content chunks of a choice. prompt_tokens, output_tokens: from the server's
+    usage, all choices together; None where it sent none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n: int = 1) -> None:
+        self.n = n
         self.first: float | None = None
         self.last: float | None = None
         self.gaps: list[float] = []
         self.prompt_tokens: int | None = None
         self.output_tokens: int | None = None
-        self._ended = False
+        self._latest: dict[int, float] = {}
+        self._finished: set[int] = set()
+        self._done = False
         self._fault: str | None = None
         self._rest = b""
 
@@ -62,15 +68,20 @@ class StreamReading:
             if line.startswith(b"data:"):
                 self._take(line[5:].strip(), now)
 
+    @property
+    def chunks(self) -> int:
+        """Content chunks that came."""
+        return len(self.gaps) + len(self._latest)
+
     def fault(self) -> str | None:
         """Once the connection has ended: why this is no whole answer; None where it is one."""
-        if self._fault is None and not self._ended:
+        if self._fault is None and not self._done and len(self._finished) < self.n:
             return "the stream ended without a finish reason or [DONE]"
         return self._fault
 
     def _take(self, payload: bytes, now: float) -> None:
         if payload == b"[DONE]":
-            self._ended = True
+            self._done = True
             return
         try:
             chunk = _DECODER.decode(payload)
@@ -82,18 +93,18 @@ class StreamReading:
         if chunk.usage is not None:
             self.prompt_tokens = chunk.usage.prompt_tokens
             self.output_tokens = chunk.usage.completion_tokens
-        if chunk.choices:
-            choice = chunk.choices[0]
-            self._ended = self._ended or choice.finish_reason is not None
+        for choice in chunk.choices or ():
+            if choice.finish_reason is not None:
+                self._finished.add(choice.index)
             if choice.has_text():
-                self._content(now)
+                self._content(choice.index, now)
 
-    def _content(self, now: float) -> None:
-        if self.last is None:
+    def _content(self, index: int, now: float) -> None:
+        if self.first is None:
             self.first = now
-        else:
-            self.gaps.append(now - self.last)
-        self.last = now
+        if index in self._latest:
+            self.gaps.append(now - self._latest[index])
+        self.last = self._latest[index] = now
 
 
 class _ErrorBody(msgspec.Struct):

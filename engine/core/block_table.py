@@ -42,8 +42,9 @@ class BlockTables:
 
     def has_own_slot(self, sequence: Sequence) -> bool:
         """The next token's slot is in the table already, in a block that no other table has."""
-        block = self._block_written_next(sequence)
-        return block is not None and self.pool.ref_count[block] == 1
+        index = sequence.computed // self.block_size
+        table = sequence.table
+        return index < len(table) and self.pool.ref_count[table[index]] == 1
 
     def blocks_needed(self, rows: list[tuple[Sequence, int]]) -> int:
         """Blocks that must be taken before each of `rows` (sequence, more tokens) gets its KV.

@@ -39,6 +39,7 @@ class Outcome:
     def __init__(self, scheduler: "Scheduler") -> None:
         self.scheduler = scheduler
         self.tables = scheduler.tables
+        self.block_size = scheduler.config.block_size
         self.events = scheduler.events
 
     def commit(self, plan: Plan, output: StepOutput) -> TokenCounts:
@@ -86,7 +87,8 @@ class Outcome:
         if end > sequence.high_water:
             sequence.high_water = end
         self.events.append(Computed(sequence.sequence, row.count, again))
-        self.tables.publish(sequence, row.start, end)
+        if end // self.block_size > row.start // self.block_size:
+            self.tables.publish(sequence, row.start, end)
         return again, prompt
 
     def _draw(self, row: Row, drawn: Iterator[Drawn], now: float) -> None:

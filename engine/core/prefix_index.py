@@ -13,15 +13,19 @@ import secrets
 from array import array
 from dataclasses import dataclass
 
+import msgspec
+
 from engine.core.sequence import Sequence
 from engine.events.records import LookupStop
 
 
-@dataclass(frozen=True)
-class IndexEntry:
+class IndexEntry(msgspec.Struct, frozen=True, gc=False):
+    """An indexed block's content. `hash` is its key as records show it."""
+
     key: int
     digest: bytes
     tokens: tuple[int, ...]
+    hash: str
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,19 @@ class Hit:
 
 
 class PrefixIndex:
-    """Full, computed blocks by content. `hash_bits` is the width of a key."""
+    """Full, computed blocks by content. `hash_bits` is the width of a key.
 
-    def __init__(self, block_size: int, hash_bits: int, enabled: bool = True) -> None:
+    `salt` is drawn anew unless it is given, for a run that is to be repeated bit by bit.
+    """
+
+    def __init__(
+        self, block_size: int, hash_bits: int, enabled: bool = True, salt: bytes | None = None
+    ) -> None:
         self.block_size = block_size
         self.enabled = enabled
-        self._hash_bits = hash_bits
-        self._salt = secrets.token_bytes(16)
+        self._unused_bits = 128 - hash_bits
+        self._hash_format = f"0{-(-hash_bits // 4)}x"
+        self._salt = secrets.token_bytes(16) if salt is None else salt
         self._blocks: dict[int, int] = {}
         self._entries: dict[int, IndexEntry] = {}
 
@@ -49,13 +59,9 @@ class PrefixIndex:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def copy_of_entries(self) -> dict[int, "IndexEntry"]:
-        """Indexed blocks now, each with what `text_of` takes."""
+    def copy_of_entries(self) -> dict[int, IndexEntry]:
+        """Indexed blocks now."""
         return self._entries.copy()
-
-    def text_of(self, entry: "IndexEntry") -> str:
-        """The key of an indexed block, as records show it."""
-        return self._text(entry.key)
 
     def lookup(self, sequence: Sequence) -> Hit:
         """The longest run of indexed blocks that begins the sequence and leaves a token to compute."""
@@ -82,16 +88,18 @@ class PrefixIndex:
         key = self._key(digest)
         if key in self._blocks:
             return None
+        entry = IndexEntry(key, digest, self._tokens(sequence, index), self._text(key))
         self._blocks[key] = block
-        self._entries[block] = IndexEntry(key, digest, self._tokens(sequence, index))
-        parent = None if index == 0 else self._text(self._key(self._digest(sequence, index - 1)))
-        return self._text(key), parent
+        self._entries[block] = entry
+        # The digest before this one was needed for it.
+        parent = None if index == 0 else self._text(self._key(sequence.digests[index - 1]))
+        return entry.hash, parent
 
     def remove(self, block: int) -> str:
         """Forget a block; returns its hash."""
         entry = self._entries.pop(block)
         del self._blocks[entry.key]
-        return self._text(entry.key)
+        return entry.hash
 
     def clear(self) -> None:
         self._blocks.clear()
@@ -124,7 +132,7 @@ class PrefixIndex:
         return hashlib.blake2b(salt, key=self._salt, digest_size=16).digest()
 
     def _key(self, digest: bytes) -> int:
-        return int.from_bytes(digest) >> (128 - self._hash_bits)
+        return int.from_bytes(digest) >> self._unused_bits
 
     def _text(self, key: int) -> str:
-        return f"{key:0{-(-self._hash_bits // 4)}x}"
+        return format(key, self._hash_format)

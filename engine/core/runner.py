@@ -26,18 +26,28 @@ class Runner(Protocol):
 
 
 class StepCost(msgspec.Struct, frozen=True):
-    """Seconds that a step takes: a fixed part, a part for each token, and one for each key read.
+    """Seconds that a step takes: a fixed part, and parts that grow with what it computes.
 
-    The defaults are of the order of a small model on two CPU cores.
+    prefill: for each token of a row of several. decode: for each row of one token. key: for each
+    token with KV that a row attends to, its own included, once a row. The defaults are of the order
+    of a small model on two CPU cores.
     """
 
     step: float = 0.02
-    token: float = 0.0005
+    prefill: float = 0.0005
+    decode: float = 0.0005
     key: float = 0.00001
 
     def seconds(self, plan: Plan) -> float:
-        keys = sum(row.start + row.count for row in plan.rows)
-        return self.step + self.token * plan.num_tokens + self.key * keys
+        prefill = decode = keys = 0
+        for row in plan.rows:
+            count = row.count
+            if count == 1:
+                decode += 1
+            else:
+                prefill += count
+            keys += row.start + count
+        return self.step + self.prefill * prefill + self.decode * decode + self.key * keys
 
 
 class ModelFreeRunner:

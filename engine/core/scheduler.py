@@ -48,6 +48,7 @@ class Scheduler:
     `clock` gives monotonic seconds. `eos_token_ids` end a sequence unless it ignores them.
     `token_text` turns a token id into text for the records; None keeps text out of them.
     `new_detokenizer` makes what turns one sequence's output into text; None: no text, no stop strings.
+    `hash_salt`: see PrefixIndex.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Scheduler:
         eos_token_ids: frozenset[int] = frozenset(),
         token_text: Callable[[int], str] | None = None,
         new_detokenizer: Callable[[Request], Detokenizer] | None = None,
+        hash_salt: bytes | None = None,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -66,7 +68,7 @@ class Scheduler:
         self.events: list[AnyEvent] = []
         self.pool = BlockPool(config.num_blocks)
         self.index = PrefixIndex(
-            config.block_size, config.prefix_hash_bits, config.enable_prefix_caching
+            config.block_size, config.prefix_hash_bits, config.enable_prefix_caching, hash_salt
         )
         self.tables = BlockTables(self.pool, self.index, config.block_size, self.events)
         self.requests: dict[str, Request] = {}
@@ -158,7 +160,7 @@ class Scheduler:
         plan = Plan()
         preempted_any = False
         # A decode's token is its own; what prefills may use is what the decodes leave.
-        decodes = sum(sequence.remaining == 1 for sequence in self.running)
+        decodes = sum([sequence.remaining == 1 for sequence in self.running])
         budget = self.config.max_num_batched_tokens - decodes
         position = 0
         while position < len(self.running):

@@ -25,7 +25,6 @@ class Snapshot:
         self._ref_count = scheduler.pool.ref_count.copy()
         self._last_change = scheduler.pool.last_change.copy()
         self._hashes = scheduler.index.copy_of_entries()
-        self._hash_text = scheduler.index.text_of
         self._totals = copy_totals(tally.totals)
         self._requests = [
             RequestRow(
@@ -48,7 +47,7 @@ class Snapshot:
     def keyframe(self) -> Keyframe:
         """The rows. Called in any thread."""
         filled = self._filled_slots()
-        hashes, text = self._hashes, self._hash_text
+        indexed = self._hashes.get
         return Keyframe(
             seq=self.seq,
             step=self._step,
@@ -59,7 +58,7 @@ class Snapshot:
                     self._ref_count[block],
                     filled[block],
                     changed,
-                    text(hashes[block]) if block in hashes else None,
+                    None if (entry := indexed(block)) is None else entry.hash,
                 )
                 for block, changed in enumerate(self._last_change)
                 if changed >= 0

@@ -13,7 +13,8 @@ from engine.events.checks import check_state, check_step
 from engine.events.codec import RecordError, decode, encode
 from engine.events.diff import TraceDiff, diff_traces
 from engine.events.index import Frame
-from engine.events.pool_state import FoldError, PoolState, RequestState, SequenceState
+from engine.events.pool_contents import FoldError, RequestState, SequenceState
+from engine.events.pool_state import PoolState
 from engine.events.seek import SeekableTrace
 from engine.events.stats import StatsFold, TraceStats, measure_trace
 from engine.events.trace import KeyframePolicy, TraceError, TraceReader, TraceWriter

@@ -12,7 +12,8 @@ import msgspec
 
 from engine.events.checks import check_state
 from engine.events.index import Progress
-from engine.events.pool_state import FoldError, PoolState
+from engine.events.pool_contents import FoldError
+from engine.events.pool_state import PoolState
 from engine.events.records import AnyEvent, Gap, Header, Keyframe, Step
 from engine.events.rules.blocks import BlockRules
 from engine.events.rules.books import BookRules

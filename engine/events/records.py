@@ -346,7 +346,8 @@ class Header(msgspec.Struct, frozen=True, tag_field="type", tag="header"):
     `knows` lists what this producer observes; a view shows everything else as unknown, never as zero:
     physical_blocks, ref_counts, fills, block_hashes, recompute, latencies, durations, queues.
     `config` has every configuration value. `wall_time` (seconds since the epoch) and `monotonic`
-    were read together. `redacted` lists what was withheld: token_ids, text.
+    were read together. `redacted` lists what was withheld: token_ids, text. `simulated`: no model
+    ran; lengths were given, and times are those of a cost model.
     """
 
     schema_version: int
@@ -366,6 +367,7 @@ class Header(msgspec.Struct, frozen=True, tag_field="type", tag="header"):
     wall_time: float
     monotonic: float
     redacted: list[str]
+    simulated: bool = False
 
 
 class SequenceStatus(StrEnum):

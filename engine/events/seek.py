@@ -19,7 +19,8 @@ from engine.events.index import (
     read_head,
 )
 from engine.events.lines import LineReader, TraceError
-from engine.events.pool_state import FoldError, PoolState
+from engine.events.pool_contents import FoldError
+from engine.events.pool_state import PoolState
 from engine.events.records import (
     AllocationFailed,
     AnyEvent,

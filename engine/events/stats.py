@@ -1,12 +1,10 @@
 """The figures of a whole trace, from one pass over it.
 
 Counters are those of the fold (`Totals`), which are those that a scrape of the engine showed.
-Two kinds of mean are told apart: by time, each state counting as long as it lasted, idle time
-included; and by step, each engine step counting once. What the producer does not know is None.
+What the producer does not know is None.
 """
 
 import heapq
-import math
 from pathlib import Path
 
 import msgspec
@@ -14,32 +12,11 @@ import msgspec
 from engine.events.index import Progress
 from engine.events.pool_state import PoolState
 from engine.events.records import Gap, Header, Keyframe, RequestFinished, Step, Totals
+from engine.events.summaries import Level, LevelOverTime, Percentiles, Values
 from engine.events.trace import TraceReader
 
 MOST_VICTIMS = 5
 RECORDS_PER_TELL = 256
-_STEP = math.log(1.01)
-_ZERO = -(1 << 31)
-
-
-class Percentiles(msgspec.Struct, frozen=True):
-    """Of `count` values: mean and max are exact, the others within 0.5 % of the value of that rank."""
-
-    count: int
-    mean: float
-    p50: float
-    p90: float
-    p99: float
-    max: float
-
-
-class Level(msgspec.Struct, frozen=True):
-    """A share or a ratio that changes over a run."""
-
-    mean_by_time: float
-    mean_by_step: float
-    min: float
-    max: float
 
 
 class Victim(msgspec.Struct, frozen=True):
@@ -58,11 +35,13 @@ class TraceStats(msgspec.Struct, frozen=True):
     1 - fragmentation. sharing: references / active blocks. All three at the ends of records.
     recompute_tax: recomputed / computed tokens. prefix_hit_rate: found / looked-up prompt tokens.
     output_tokens: of requests that ended. inter_token includes time spent preempted.
-    left_out counts step records in gaps, `unseen_seconds` the time these took.
+    simulated: no model ran, times are a cost model's. left_out counts step records in gaps,
+    `unseen_seconds` the time these took.
     """
 
     model: str
     engine_id: str
+    simulated: bool
     num_blocks: int
     block_size: int
     seconds: float
@@ -107,68 +86,6 @@ class TraceStats(msgspec.Struct, frozen=True):
         return count / seen if seen > 0 else None
 
 
-class _Values:
-    """Numbers for percentiles, counted by size in steps of 1 %: bounded memory, however many come."""
-
-    def __init__(self) -> None:
-        self._counts: dict[int, int] = {}
-        self._count = 0
-        self._sum = 0.0
-        self._most = -math.inf
-
-    def add(self, value: float | None, times: int = 1) -> None:
-        if value is None:
-            return
-        size = round(math.log(value) / _STEP) if value > 0 else _ZERO
-        self._counts[size] = self._counts.get(size, 0) + times
-        self._count += times
-        self._sum += value * times
-        self._most = max(self._most, value)
-
-    def summary(self) -> Percentiles | None:
-        if not self._count:
-            return None
-        ranks = [math.ceil(share * self._count) for share in (0.5, 0.9, 0.99)]
-        found, passed = [], 0
-        for size in sorted(self._counts):
-            passed += self._counts[size]
-            while len(found) < len(ranks) and passed >= ranks[len(found)]:
-                value = 0.0 if size == _ZERO else math.exp(size * _STEP)
-                found.append(min(value, self._most))
-        return Percentiles(self._count, self._sum / self._count, *found, self._most)
-
-
-class _Level:
-    """A level that is set at records' ends; while it is None, it has no value to average."""
-
-    def __init__(self) -> None:
-        self.now: float | None = None
-        self._by_time = self._seconds = self._by_step = 0.0
-        self._steps = 0
-        self._least, self._most = math.inf, -math.inf
-
-    def last(self, seconds: float) -> None:
-        """It kept its value for so long."""
-        if self.now is not None:
-            self._by_time += self.now * seconds
-            self._seconds += seconds
-
-    def set(self, value: float | None, step: bool) -> None:
-        self.now = value
-        if value is not None:
-            self._least, self._most = min(self._least, value), max(self._most, value)
-            if step:
-                self._by_step += value
-                self._steps += 1
-
-    def summary(self) -> Level | None:
-        if not self._steps:
-            return None
-        by_step = self._by_step / self._steps
-        by_time = self._by_time / self._seconds if self._seconds else by_step
-        return Level(by_time, by_step, self._least, self._most)
-
-
 class StatsFold:
     """Takes each record with the state after it; `result` at the end."""
 
@@ -181,9 +98,9 @@ class StatsFold:
         self._steps = self._records = self._events = self._gaps = self._left_out = 0
         self._output_tokens = self._preempted = 0
         self._victims: list[tuple[int, int, str]] = []
-        self._levels = {name: _Level() for name in ("utilisation", "fill", "sharing")}
+        self._levels = {name: LevelOverTime() for name in ("utilisation", "fill", "sharing")}
         self._times = {
-            name: _Values()
+            name: Values()
             for name in (
                 "queue_seconds", "first_token_seconds", "inter_token_seconds", "request_seconds",
                 "step_seconds", "schedule_seconds", "model_seconds", "sample_seconds",
@@ -279,6 +196,7 @@ class StatsFold:
         return TraceStats(
             model=self.header.model,
             engine_id=self.header.engine_id,
+            simulated=self.header.simulated,
             num_blocks=self.header.num_blocks,
             block_size=self.header.block_size,
             seconds=self._end - start,

@@ -16,7 +16,8 @@ import pyzstd
 
 from engine.events.codec import encode
 from engine.events.lines import MAX_LINE_BYTES, LineReader, TraceError
-from engine.events.pool_state import FoldError, PoolState
+from engine.events.pool_contents import FoldError
+from engine.events.pool_state import PoolState
 from engine.events.records import Gap, Header, Keyframe, Step
 
 __all__ = ["MAX_LINE_BYTES", "KeyframePolicy", "TraceError", "TraceReader", "TraceWriter"]
@@ -35,11 +36,12 @@ class KeyframePolicy:
     To reach a record, a reader loads the keyframe before it and folds the events since, and the two
     cost about the same for each block and each event. So events bound the time of a seek, whatever
     a step holds; and a pool of more blocks gets fewer keyframes, so that these stay a bounded share
-    of a recording. Each record counts as some events more, for decoding it.
+    of a recording. Each record counts as some events more, for decoding it. Whoever would rather have
+    a small file, quickly written, than quick seeks asks for more `events_per_block`.
     """
 
-    def __init__(self, num_blocks: int) -> None:
-        self._most = max(EVENTS_PER_KEYFRAME, num_blocks // 2)
+    def __init__(self, num_blocks: int, events_per_block: float = 0.5) -> None:
+        self._most = max(EVENTS_PER_KEYFRAME, int(num_blocks * events_per_block))
         self._events = 0
 
     def count(self, events: int) -> None:

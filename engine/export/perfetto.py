@@ -9,10 +9,8 @@ the sequence. Times are microseconds since the trace's first keyframe. Written a
 long trace needs no more memory than a short one.
 """
 
-import gzip
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import msgspec
 
@@ -37,14 +35,19 @@ from engine.events.records import (
     Step,
 )
 from engine.events.trace import TraceReader
+from engine.export.trace_events import (
+    COPIES,
+    ENGINE,
+    PREEMPTIONS,
+    REQUESTS,
+    STEPS,
+    Event,
+    TraceEvents,
+    TraceEventWriter,
+    open_target,
+)
 
-ENGINE, REQUESTS = 1, 2
-"""Process ids."""
-STEPS, COPIES, PREEMPTIONS = 1, 2, 3
-"""Thread ids within the engine."""
 RECORDS_PER_TELL = 256
-
-Event = dict[str, Any]
 
 
 def export_perfetto(
@@ -57,8 +60,8 @@ def export_perfetto(
     with TraceReader(trace) as reader:
         size = reader.size
         try:
-            with _open(target) as file:
-                writer = _Writer(file, reader.header)
+            with open_target(target) as file:
+                writer = TraceEventWriter(file, reader.header)
                 timeline = Timeline(reader.header)
                 for number, (record, state) in enumerate(reader.fold()):
                     writer.write(timeline.record(record, state))
@@ -71,37 +74,6 @@ def export_perfetto(
             raise
         progress(size, size)
         return writer.count
-
-
-def _open(target: Path) -> BinaryIO:
-    return gzip.open(target, "wb", compresslevel=6) if target.suffix == ".gz" else target.open("wb")
-
-
-class _Writer:
-    """The JSON object around the events."""
-
-    def __init__(self, file: BinaryIO, header: Header) -> None:
-        self.count = 0
-        self._file = file
-        self._encoder = msgspec.json.Encoder()
-        about = {
-            "producer": f"{header.producer.name} {header.producer.version}",
-            "engine": header.engine_name,
-            "model": header.model,
-            "num_blocks": header.num_blocks,
-            "block_size": header.block_size,
-        }
-        file.write(b'{"displayTimeUnit":"ms","otherData":' + self._encoder.encode(about))
-        file.write(b',"traceEvents":[')
-
-    def write(self, events: list[Event]) -> None:
-        for event in events:
-            self._file.write(b",\n" if self.count else b"\n")
-            self._file.write(self._encoder.encode(event))
-            self.count += 1
-
-    def close(self) -> None:
-        self._file.write(b"\n]}\n")
 
 
 class _Track(msgspec.Struct):
@@ -125,7 +97,7 @@ class Timeline:
         self._tracks: dict[int, _Track] = {}
         self._flows = 0
         self._now = 0.0
-        self._out: list[Event] = []
+        self._events = TraceEvents()
 
     def record(self, record: Keyframe | Step | Gap, state: PoolState) -> list[Event]:
         """What this record adds to the timeline."""
@@ -136,49 +108,17 @@ class Timeline:
                 self._step(record, state)
             case Gap():
                 self._gap(record)
-        out, self._out = self._out, []
-        return out
+        return self._events.take()
 
     def end(self) -> list[Event]:
         """Close what is open where the trace ends."""
         for number in list(self._tracks):
             self._close(number, self._now, {"outcome": "unfinished when the trace ended"})
-        out, self._out = self._out, []
-        return out
+        return self._events.take()
 
     def _at(self, time: float) -> float:
         """Microseconds since the start; what was earlier, as an arrival, begins with the trace."""
         return round(max(0.0, (time - self._start) * 1e6), 3)
-
-    # -- events of the format -----------------------------------------------------------------
-
-    def _slice(self, thread: int, name: str, at: float, long: float, args: Event) -> None:
-        self._out.append({"ph": "X", "pid": ENGINE, "tid": thread, "name": name, "cat": "engine",
-                          "ts": at, "dur": long, "args": args})  # fmt: skip
-
-    def _counter(self, name: str, at: float, values: dict[str, int]) -> None:
-        self._out.append({"ph": "C", "pid": ENGINE, "name": name, "ts": at, "args": values})
-
-    def _instant(self, thread: int, name: str, at: float, args: Event) -> None:
-        self._out.append({"ph": "i", "s": "t", "pid": ENGINE, "tid": thread, "name": name,
-                          "cat": "engine", "ts": at, "args": args})  # fmt: skip
-
-    def _flow(self, phase: str, number: int, thread: int, name: str, at: float) -> None:
-        """An arrow's start (s) or end (f); each lies in a slice of its thread."""
-        event = {"ph": phase, "id": number, "pid": ENGINE, "tid": thread, "name": name,
-                 "cat": name, "ts": at}  # fmt: skip
-        if phase == "f":
-            event["bp"] = "e"
-        self._out.append(event)
-
-    def _phase(self, mark: str, number: int, name: str, at: float, args: Event) -> None:
-        """Begin (b) or end (e) something on the track of a sequence."""
-        self._out.append({"ph": mark, "cat": "sequence", "id": number, "pid": REQUESTS, "tid": 1,
-                          "name": name, "ts": at, "args": args})  # fmt: skip
-
-    def _name(self, kind: str, process: int, thread: int, name: str) -> None:
-        self._out.append({"ph": "M", "name": kind, "pid": process, "tid": thread, "ts": 0,
-                          "args": {"name": name}})  # fmt: skip
 
     # -- records ------------------------------------------------------------------------------
 
@@ -187,13 +127,13 @@ class Timeline:
         if first:
             self._start = keyframe.time
             for process, name in ((ENGINE, "engine"), (REQUESTS, "requests")):
-                self._name("process_name", process, 0, name)
+                self._events.name("process_name", process, 0, name)
             for thread, name in (
                 (STEPS, "steps"),
                 (COPIES, "copies"),
                 (PREEMPTIONS, "preemptions"),
             ):
-                self._name("thread_name", ENGINE, thread, name)
+                self._events.name("thread_name", ENGINE, thread, name)
         if first or not self._tracks:
             self._load(keyframe, state)
 
@@ -211,7 +151,7 @@ class Timeline:
     def _gap(self, gap: Gap) -> None:
         """What was open may have ended where nobody saw it."""
         args = {"records": gap.count, "why": gap.why}
-        self._instant(STEPS, f"{gap.count} records left out", self._now, args)
+        self._events.instant(STEPS, f"{gap.count} records left out", self._now, args)
         for number in list(self._tracks):
             self._close(number, self._now, {"outcome": "unknown: records were left out"})
 
@@ -225,7 +165,7 @@ class Timeline:
         args = {"seq": step.seq, "step": step.step, "prefill": tokens.prefill,
                 "decode": tokens.decode, "recompute": tokens.recompute}  # fmt: skip
         if tokens.total:
-            self._slice(STEPS, "step", begin, round(end - begin, 3), args)
+            self._events.slice(STEPS, "step", begin, round(end - begin, 3), args)
             if "durations" in self._knows:
                 parts = (
                     ("schedule", begin, planned),
@@ -233,7 +173,7 @@ class Timeline:
                     ("sample", ran, end),
                 )
                 for name, since, until in parts:
-                    self._slice(STEPS, name, since, round(until - since, 3), {})
+                    self._events.slice(STEPS, name, since, round(until - since, 3), {})
         copies = [event for event in step.events if isinstance(event, CopyOnWrite)]
         self._copies(copies, begin, planned, ran)
         for event in step.events:
@@ -241,11 +181,11 @@ class Timeline:
         if "physical_blocks" in self._knows:
             counts = {"free": state.free_blocks, "cached": state.cached_blocks,
                       "active": state.active_blocks}  # fmt: skip
-            self._counter("blocks", end, counts)
+            self._events.counter("blocks", end, counts)
         if "ref_counts" in self._knows:
-            self._counter("shared blocks", end, {"shared": state.shared_blocks})
+            self._events.counter("shared blocks", end, {"shared": state.shared_blocks})
         if "queues" in self._knows:
-            self._counter("sequences", end, msgspec.structs.asdict(step.queues))
+            self._events.counter("sequences", end, msgspec.structs.asdict(step.queues))
 
     def _copies(self, copies: list[CopyOnWrite], begin: float, since: float, until: float) -> None:
         """They run before the forward pass, in its measured time: each gets an equal part of that."""
@@ -256,10 +196,10 @@ class Timeline:
         for event, (at, then) in zip(copies, pairwise(edges), strict=True):
             args = {"source": event.source, "target": event.target, "sequence": event.sequence}
             name = f"copy {event.source} to {event.target}"
-            self._slice(COPIES, name, at, round(then - at, 3), args)
+            self._events.slice(COPIES, name, at, round(then - at, 3), args)
             self._flows += 1
-            self._flow("s", self._flows, STEPS, "copy-on-write", begin)
-            self._flow("f", self._flows, COPIES, "copy-on-write", at)
+            self._events.flow("s", self._flows, STEPS, "copy-on-write", begin)
+            self._events.flow("f", self._flows, COPIES, "copy-on-write", at)
 
     def _event(self, event: object, begin: float, end: float) -> None:
         match event:
@@ -273,8 +213,8 @@ class Timeline:
                 self._enter(event.sequence, "prefill" if first else "recompute", begin)
                 if track.flow is not None:
                     args = {"sequence": event.sequence, "request": track.request}
-                    self._slice(PREEMPTIONS, f"resumed {event.sequence}", begin, 0.0, args)
-                    self._flow("f", track.flow, PREEMPTIONS, "preemption", begin)
+                    self._events.slice(PREEMPTIONS, f"resumed {event.sequence}", begin, 0.0, args)
+                    self._events.flow("f", track.flow, PREEMPTIONS, "preemption", begin)
                     track.flow = None
             case PrefixLookup():
                 track = self._tracks[event.sequence]
@@ -297,7 +237,7 @@ class Timeline:
                 self._close(event.sequence, begin if aborted else end, args)
             case RequestRejected():
                 args = {"request": event.request, "why": event.why}
-                self._instant(STEPS, f"rejected {event.request}", begin, args)
+                self._events.instant(STEPS, f"rejected {event.request}", begin, args)
 
     def _preempt(self, event: Preempt, begin: float) -> None:
         track = self._tracks[event.sequence]
@@ -306,11 +246,11 @@ class Timeline:
                 "victim_of": event.victim_of, "blocks_released": event.blocks_released,
                 "tokens_lost": event.tokens_lost}  # fmt: skip
         name = f"preempted {event.sequence} for {event.victim_of}"
-        self._slice(PREEMPTIONS, name, begin, 0.0, args)
-        self._instant(STEPS, name, begin, args)
+        self._events.slice(PREEMPTIONS, name, begin, 0.0, args)
+        self._events.instant(STEPS, name, begin, args)
         self._flows += 1
         track.flow = self._flows
-        self._flow("s", track.flow, PREEMPTIONS, "preemption", begin)
+        self._events.flow("s", track.flow, PREEMPTIONS, "preemption", begin)
         self._enter(event.sequence, "preempted", begin)
 
     # -- tracks -------------------------------------------------------------------------------
@@ -319,8 +259,8 @@ class Timeline:
         self, number: int, request: str, prompt: int, at: float, phase: str = "queued"
     ) -> _Track:
         track = self._tracks[number] = _Track(request, prompt, phase, at, tokens=prompt)
-        self._phase("b", number, f"{request} ({number})", at, {"prompt_tokens": prompt})
-        self._phase("b", number, phase, at, {})
+        self._events.phase("b", number, f"{request} ({number})", at, {"prompt_tokens": prompt})
+        self._events.phase("b", number, phase, at, {})
         return track
 
     def _enter(self, number: int, phase: str, at: float) -> None:
@@ -328,12 +268,12 @@ class Timeline:
         if track.phase != phase:
             # Clocks of different threads may differ a little; a phase never ends before it began.
             track.since = max(track.since, at)
-            self._phase("e", number, track.phase, track.since, {})
-            self._phase("b", number, phase, track.since, {})
+            self._events.phase("e", number, track.phase, track.since, {})
+            self._events.phase("b", number, phase, track.since, {})
             track.phase = phase
 
     def _close(self, number: int, at: float, args: Event) -> None:
         track = self._tracks.pop(number)
         at = max(track.since, at)
-        self._phase("e", number, track.phase, at, {})
-        self._phase("e", number, f"{track.request} ({number})", at, args)
+        self._events.phase("e", number, track.phase, at, {})
+        self._events.phase("e", number, f"{track.request} ({number})", at, args)

@@ -13,6 +13,7 @@
 Lengths are tokens whose KV is stored; memory is counted in slots, room for one token each.
 """
 
+from engine.core.config import ConfigError
 from engine.lab.allocators import Kind, LabSettings, make_allocator
 from engine.lab.attention_times import Measured, read_attention
 from engine.lab.dynamic import DynamicRun, LabRequest, lab_requests, run_all, run_allocator
@@ -25,6 +26,7 @@ from engine.lab.sweep import SweepPoint, block_size_sweep
 __all__ = [
     "SHAPES",
     "Account",
+    "ConfigError",
     "DynamicRun",
     "Kind",
     "KvShape",

@@ -11,13 +11,14 @@ simulation goes from event to event.
 """
 
 import heapq
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from engine.core.config import ConfigError
 from engine.lab.allocators import Allocator, Kind, LabSettings, make_allocator
-from engine.lab.moment import Account, Holding, Moment
+from engine.lab.moment import Account, Holding, Moment, joined_holes
 from engine.workloads.lengths import Lengths
 
 MOMENTS = 60
@@ -114,11 +115,15 @@ _LEAVE, _GROW, _ARRIVE = range(3)
 
 @dataclass
 class _Running:
-    """Stores `tokens` at step `since`, and one more each step; `turn` tells stale events."""
+    """Stores `tokens` at step `since`, and one more each step; `turn` tells stale events.
+
+    `kept`: slots that it has and will have written in the end.
+    """
 
     since: int
     tokens: int
     turn: int
+    kept: int = 0
 
     def stored(self, step: int) -> int:
         return self.tokens + step - self.since
@@ -132,7 +137,9 @@ class _Simulation:
             number for number, r in enumerate(requests) if allocator.fits_ever(r.final)
         ]
         self.running: dict[int, _Running] = {}
-        # Tokens that a preempted sequence stores at once when it resumes.
+        # Sums over `running`: of tokens - since, from which the stored ones follow, and of kept.
+        self.tokens_at_zero = self.kept = 0
+        # Tokens that a sequence, since it was last preempted, stores at once when it resumes.
         self.resumes_with: dict[int, int] = {}
         self.queue: list[int] = []
         self.turn = 0
@@ -160,7 +167,6 @@ class _Simulation:
         while self.events:
             step = self.events[0][0]
             self._pass_until(step)
-            preempted = False
             while self.events and self.events[0][0] == step:
                 _, kind, number, turn = heapq.heappop(self.events)
                 if kind == _ARRIVE:
@@ -170,10 +176,8 @@ class _Simulation:
                     if kind == _LEAVE:
                         self._stop(number)
                     else:
-                        preempted |= self._grow(number)
-            # As in the engine, memory that was taken from one is not given away in the same step.
-            if not preempted:
-                self._serve_queue()
+                        self._grow(number)
+            self._serve_queue()
             self.peak_running = max(self.peak_running, len(self.running))
         self._pass_until(max(self.now, self.end))
 
@@ -201,9 +205,8 @@ class _Simulation:
 
     # -- one step ------------------------------------------------------------------------------
 
-    def _grow(self, number: int) -> bool:
-        """Room for this step's token of the sequence; True where one was preempted for it."""
-        preempted = False
+    def _grow(self, number: int) -> None:
+        """Room for this step's token of the sequence, taken from the last in order where none is left."""
         sequence = self.running[number]
         while not self.allocator.grow(number, sequence.stored(self.now)):
             victim = max(self.running)
@@ -214,11 +217,9 @@ class _Simulation:
             self.preemptions += 1
             # This step's token was not stored yet.
             self.recomputed += tokens - 1
-            preempted = True
             if victim == number:
-                return True
+                return
         self._plan(number)
-        return preempted
 
     def _serve_queue(self) -> None:
         while self.queue:
@@ -231,9 +232,9 @@ class _Simulation:
                     self.waste.add(number)
                 return
             heapq.heappop(self.queue)
-            self.resumes_with.pop(number, None)
             self.turn += 1
             self.running[number] = _Running(self.now, tokens, self.turn)
+            self.tokens_at_zero += tokens - self.now
             self.started_at.setdefault(number, self.now)
             self._plan(number)
 
@@ -245,18 +246,23 @@ class _Simulation:
         """The sequence's next event: the step after its room, or its tokens, are used up."""
         sequence, final = self.running[number], self.requests[number].final
         room = self.allocator.room(number)
-        step = sequence.since + min(room, final) - sequence.tokens + 1
+        kept = min(room, final)
+        self.kept += kept - sequence.kept
+        sequence.kept = kept
+        step = sequence.since + kept - sequence.tokens + 1
         kind = _GROW if room < final else _LEAVE
         heapq.heappush(self.events, (step, kind, number, sequence.turn))
 
     def _stop(self, number: int) -> None:
-        del self.running[number]
+        sequence = self.running.pop(number)
+        self.tokens_at_zero -= sequence.tokens - sequence.since
+        self.kept -= sequence.kept
         self.allocator.release(number)
 
     # -- between events ------------------------------------------------------------------------
 
     def _stored(self) -> int:
-        return sum(sequence.stored(self.now) for sequence in self.running.values())
+        return self.tokens_at_zero + len(self.running) * self.now
 
     def _next_demand(self) -> int | None:
         """Slots that the next request takes: the head of the queue, or the next to arrive."""
@@ -271,15 +277,12 @@ class _Simulation:
     def _account(self, demand: int | None) -> Account:
         allocator = self.allocator
         stored = self._stored()
-        kept = sum(
-            min(allocator.room(number), self.requests[number].final) for number in self.running
-        )
         external = allocator.external(demand or 0)
         free = allocator.free
         return Account(
             stored=stored,
-            reserved=kept - stored,
-            internal=allocator.memory - free - kept,
+            reserved=self.kept - stored,
+            internal=allocator.memory - free - self.kept,
             external=external,
             usable=free - external,
         )
@@ -310,14 +313,18 @@ class _Simulation:
             account=self._account(demand),
             demand=demand,
             waiting=len(self.queue),
-            holdings=tuple(
-                Holding(
-                    number,
-                    sequence.stored(self.now),
-                    self.requests[number].final,
-                    allocator.extents(number),
-                )
-                for number, sequence in self.running.items()
+            holdings=tuple(map(self._holding, self.running)),
+            holes=joined_holes(
+                (hole, allocator.usable(hole, demand or 0)) for hole in allocator.holes()
             ),
-            holes=tuple((hole, allocator.usable(hole, demand or 0)) for hole in allocator.holes()),
+        )
+
+    def _holding(self, number: int) -> Holding:
+        extents = self.allocator.extents(number)
+        return Holding(
+            sequence=number,
+            tokens=self.running[number].stored(self.now),
+            final=self.requests[number].final,
+            starts=array("q", (extent.start for extent in extents)),
+            slots=extents[0].slots,
         )

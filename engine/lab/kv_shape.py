@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from engine.core.config import ConfigError
 
 PAGE_BYTES = 2 * 1024 * 1024
-"""The smallest piece of memory that CUDA's virtual memory calls map (arXiv 2405.04437, §6.1)."""
+"""The smallest piece of memory that CUDA's virtual memory calls map (arXiv 2405.04437)."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """One moment of the dynamic form: who holds which slots, and what each slot of memory is for."""
 
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -45,18 +47,23 @@ class Account:
 
     @property
     def utilisation(self) -> float:
-        """Share of what sequences hold that stores a token, 0..1; 1 where they hold nothing."""
+        """Share of what sequences hold that stores a token, 0..1; 0 where they hold nothing."""
         held = self.stored + self.reserved + self.internal
-        return self.stored / held if held else 1.0
+        return self.stored / held if held else 0.0
 
 
 class Holding(NamedTuple):
-    """A running sequence: tokens stored now and in the end, and its extents in the order of tokens."""
+    """A running sequence: tokens stored now and in the end, and where they lie.
+
+    starts: first slots of its extents in the order of tokens, each of `slots` slots. Kept as numbers:
+    a run's moments have millions of extents where blocks are small.
+    """
 
     sequence: int
     tokens: int
     final: int
-    extents: list[Extent]
+    starts: array
+    slots: int
 
 
 class Segment(NamedTuple):
@@ -72,8 +79,8 @@ class Segment(NamedTuple):
 class Moment:
     """The memory at the end of step `step`.
 
-    holes: free extents, each with whether it is of use to the next request, which takes `demand`
-    slots (None where no request is to come). waiting: requests in the queue.
+    holes: free extents, neighbours joined, each with whether it is of use to the next request, which
+    takes `demand` slots (None where no request is to come). waiting: requests in the queue.
     """
 
     step: int
@@ -106,20 +113,31 @@ class Moment:
         return joined
 
 
+def joined_holes(holes: Iterable[tuple[Extent, bool]]) -> tuple[tuple[Extent, bool], ...]:
+    """Holes in the order of addresses; neighbours of which both are of use, or neither, are one."""
+    joined: list[tuple[Extent, bool]] = []
+    for hole, usable in holes:
+        if joined and joined[-1][0].end == hole.start and joined[-1][1] == usable:
+            joined[-1] = (Extent(joined[-1][0].start, hole.end), usable)
+        else:
+            joined.append((hole, usable))
+    return tuple(joined)
+
+
 def _segments(holding: Holding) -> list[Segment]:
     found = []
     position = 0
-    for extent in holding.extents:
-        at = extent.start
+    for start in holding.starts:
+        at = start
         bounds = (
             (holding.tokens, Use.STORED),
             (holding.final, Use.RESERVED),
-            (position + extent.slots, Use.INTERNAL),
+            (position + holding.slots, Use.INTERNAL),
         )
         for bound, use in bounds:
-            end = min(extent.end, extent.start + bound - position)
+            end = start + min(holding.slots, bound - position)
             if end > at:
                 found.append(Segment(at, end, use, holding.sequence))
                 at = end
-        position += extent.slots
+        position += holding.slots
     return found

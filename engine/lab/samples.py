@@ -46,6 +46,14 @@ class Sample:
             )
         return replace(self, lengths=kept, left_out=len(self.lengths) - len(kept))
 
+    def within(self, tokens: int) -> "Sample":
+        """The first sequences, at most `tokens` in all but always one."""
+        kept, stored = 1, sum(self.lengths[0])
+        while kept < len(self.lengths) and stored + sum(self.lengths[kept]) <= tokens:
+            stored += sum(self.lengths[kept])
+            kept += 1
+        return replace(self, lengths=self.lengths[:kept])
+
 
 def default_sample(count: int = COUNT, seed: int = 0) -> Sample:
     """Many short ones and a long tail: min(4096, exp of a normal of mean 5.5 and deviation 0.9).
@@ -79,7 +87,11 @@ def read_lengths(text: str, count: int = COUNT, seed: int = 0) -> Sample:
     if name in _DRAWN:
         return Sample(text, tuple(islice(_drawn(text, name, numbers, seed), count)))
     path = Path(text)
-    if not path.exists():
+    try:
+        there = path.exists()
+    except OSError:
+        there = False
+    if not there:
         raise ConfigError(
             f"{text} is neither a file nor a way to draw lengths: write sample, fixed:100,400, "
             "uniform:16-512,16-1024, lognormal:161,338,1.0, or name a trace file"

@@ -6,10 +6,11 @@ import torch
 
 import kernels
 from engine.core.config import ConfigError, EngineConfig
+from engine.core.memory_size import parse_bytes
 from engine.model.runner import ModelRunner
 from engine.model.weights import LoadedModel, load_model
 from engine.service.parts import Parts
-from engine.service.settings import ServeSettings, parse_bytes
+from engine.service.settings import ServeSettings
 
 log = logging.getLogger("glasspool")
 

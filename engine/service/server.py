@@ -10,6 +10,7 @@ import msgspec
 from engine import __version__
 from engine.core.config import ConfigError, EngineConfig
 from engine.core.detokenizer import Detokenizer
+from engine.core.memory_size import parse_bytes
 from engine.core.sequence import Request
 from engine.events.records import SCHEMA_VERSION, Header, Producer
 from engine.llm import LLMEngine
@@ -25,7 +26,6 @@ from engine.service.settings import (
     ServeSettings,
     checked_api_key,
     engine_config,
-    parse_bytes,
     pool_lines,
 )
 from engine.service.shutdown import run_until_signal

@@ -9,7 +9,6 @@ from engine.service.parts import Parts
 
 DEFAULT_CPU_BUDGET = "1GiB"
 NO_MODEL = "none"
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
 
 @dataclass(frozen=True)
@@ -89,14 +88,6 @@ def checked_api_key(api_key: str | None) -> str | None:
             "use letters, digits and punctuation, without spaces"
         )
     return api_key
-
-
-def parse_bytes(text: str) -> int:
-    """'512MiB', '2GB', '1000000' as a number of bytes. Raises ConfigError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmg]i?)?b?", text.strip().lower())
-    if match is None:
-        raise ConfigError(f"{text} is no amount of memory: write it like 512MiB or 2GiB")
-    return int(float(match[1]) * _UNITS[match[2] or ""])
 
 
 def pool_lines(config: EngineConfig, bytes_per_token: int) -> list[str]:

@@ -1,1 +1,1 @@
-"""Simulation: the real scheduler and pool on a made-up clock, far faster than life. No torch."""
+"""Simulation: the engine itself, with lengths that are given and a clock that a cost model moves."""

@@ -17,3 +17,12 @@ def poisson(rate: float, seed: int) -> Iterator[float]:
     while True:
         arrival += draw.expovariate(rate)
         yield arrival
+
+
+def bursts(rate: float, on: float, off: float, seed: int) -> Iterator[float]:
+    """`on` seconds of requests, `off` seconds of none, and again; `rate` a second over all of it.
+
+    While they come they are Poisson, (on + off) / on times as fast.
+    """
+    for busy in poisson(rate * (on + off) / on, seed):
+        yield busy + busy // on * off

@@ -35,9 +35,22 @@ def read_trace(path: Path) -> Iterator[WorkloadRequest]:
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise WorkloadError(
-            f"{path} is no text file: unpack it, or name a CSV or JSON-lines file"
-        ) from None
+        what = "it is not UTF-8: unpack the file, or name a CSV or JSON-lines file"
+        raise _error(path, _first_undecodable(path), what) from None
+
+
+def _first_undecodable(path: Path) -> int:
+    """The line that is not UTF-8. The reader met it in a chunk of many lines."""
+    with path.open("rb") as file:
+        return next(number for number, line in enumerate(file, 1) if not _is_utf8(line))
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 # A row: the file's line number, seconds on the file's own clock, the request without its arrival.

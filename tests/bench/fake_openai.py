@@ -10,7 +10,8 @@ import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from tests.servers import free_port, wait_until
+from engine.service.ports import free_port
+from tests.servers import wait_until
 
 
 @dataclass
@@ -105,6 +106,7 @@ class FakeServer:
     ) -> AsyncIterator[str]:
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        n = body.get("n", 1)
         tokens = body["max_tokens"] if answer.tokens is None else answer.tokens
         try:
             if first is not None:
@@ -115,13 +117,18 @@ class FakeServer:
                     raise ConnectionResetError("as scripted")
                 if number:
                     await asyncio.sleep(answer.gap)
-                yield _event({"choices": [choice(f" word{number}") | {"finish_reason": None}]})
+                for index in range(n):
+                    word = choice(f" word{number}") | {"index": index, "finish_reason": None}
+                    yield _event({"choices": [word]})
                 while answer.hold is not None and not answer.hold.is_set():
                     await asyncio.sleep(0.01)
-            yield _event({"choices": [choice("") | {"finish_reason": "length"}]})
+            for index in range(n):
+                yield _event(
+                    {"choices": [choice("") | {"index": index, "finish_reason": "length"}]}
+                )
             if answer.usage:
                 prompt = body.get("prompt") or body["messages"][0]["content"].split()
-                usage = {"prompt_tokens": len(prompt), "completion_tokens": tokens}
+                usage = {"prompt_tokens": len(prompt), "completion_tokens": n * tokens}
                 yield _event({"choices": [], "usage": usage})
             yield "data: [DONE]\n\n"
         finally:

@@ -1,7 +1,8 @@
 """Settings of a run, for tests: the defaults, but for what a test names."""
 
 from engine.bench.serve_prompts import Endpoint
-from engine.bench.serve_settings import ServeBenchSettings, Workload
+from engine.bench.serve_settings import ServeBenchSettings
+from engine.workloads.named import Workload
 
 
 def settings(**changed: object) -> ServeBenchSettings:

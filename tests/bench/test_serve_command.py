@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.serve_settings import Workload
 from engine.core.config import ConfigError
+from engine.service.ports import free_port
+from engine.workloads.named import Workload
 from tests.bench.fake_openai import Answer, FakeServer
 from tests.bench.settings import settings
-from tests.servers import Process, free_port, wait_until
+from tests.servers import Process, wait_until
 
 
 def bench(*args: str, **environment: str) -> tuple[int, str]:
@@ -80,6 +81,39 @@ def test_a_trace_is_replayed_with_its_lengths_scaled(tmp_path):
     assert [len(prompt) for prompt in prompts] == [60] * 3
     assert {tuple(prompt[:51]) for prompt in prompts} == {tuple(prompts[0][:51])}
     assert [body["max_tokens"] for body in server.bodies] == [2] * 3
+
+
+def test_a_named_workload_takes_its_parameters_and_asks_for_n_answers():
+    with FakeServer() as server:
+        code, output = bench(
+            *("--url", server.url, "--workload", "parallel", "--parameter", "n=3"),
+            *("--output-len", "4", "--sigma", "0", "--num-prompts", "2", "--json", "-"),
+        )
+        assert code == 0, output
+        assert [body["n"] for body in server.bodies] == [3, 3]
+        assert '"asked_output_tokens": 24' in output
+        assert '"chunks": 24' in output
+        code, output = bench("--url", server.url, "--parameter", "n=3")
+        assert (code, output) == (
+            1,
+            "glasspool: workload fixed has no parameter n; it has none\n",
+        )
+
+
+def test_conversations_grow_over_http_by_what_was_said():
+    with FakeServer() as server:
+        code, output = bench(
+            *("--url", server.url, "--workload", "multi-turn", "--parameter", "turns=3"),
+            *("--parameter", "think=0.01", "--request-rate", "200", "--num-prompts", "12"),
+            *("--sigma", "0", "--input-len", "20", "--output-len", "4"),
+        )
+    assert code == 0, output
+    found = [body["prompt"] for body in server.bodies]
+    longest = [prompt for prompt in found if len(prompt) == 68]
+    assert longest
+    for prompt in longest:
+        assert prompt[:44] in found
+        assert prompt[:20] in found
 
 
 def test_an_interrupt_prints_what_there_is():
@@ -169,6 +203,8 @@ def test_what_a_user_can_mend_is_one_line(tmp_path):
     ("changed", "words"),
     [
         ({"url": "127.0.0.1:8000"}, "no server's address"),
+        ({"timeout": 0}, "--timeout is 0"),
+        ({"num_prompts": 0}, "--num-prompts is 0"),
         ({"url": "http://"}, "no server's address"),
         ({"url": "http://[half"}, "no server's address"),
         ({"input_len": 0}, "--input-len is 0"),
@@ -180,7 +216,8 @@ def test_what_a_user_can_mend_is_one_line(tmp_path):
         ({"sigma": -1}, "--sigma is -1"),
         ({"trace": Path("x")}, "belong together"),
         ({"workload": Workload.TRACE}, "belong together"),
-        ({"scale_rate": 2.0}, "are for a trace"),
+        ({"scale_rate": 2.0}, "no times to scale"),
+        ({"workload": Workload.BEAM}, "does not stream"),
         (
             {
                 "workload": Workload.TRACE,

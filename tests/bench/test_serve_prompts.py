@@ -39,6 +39,12 @@ def test_a_stream_with_usage_and_so_many_tokens_is_asked_for():
         assert (asked["model"], asked["max_tokens"], asked["temperature"]) == ("m", 9, 0)
 
 
+def test_several_answers_are_drawn_by_a_seed_of_their_own():
+    asked = body(7, n=4)
+    assert (asked["n"], asked["temperature"], asked["seed"]) == (4, 1, 7)
+    assert not {"n", "seed"} & set(body(7))
+
+
 def test_ignore_eos_is_sent_where_asked_for_only():
     assert body(ignore_eos=True)["ignore_eos"] is True
     assert "ignore_eos" not in body()

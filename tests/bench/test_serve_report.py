@@ -11,6 +11,7 @@ from engine.bench.serve_client import Client, Failure, RequestRecord
 from engine.bench.serve_load import Load
 from engine.bench.serve_prompts import Endpoint, Prompts
 from engine.bench.serve_report import figures, percentile, spread_ms
+from engine.workloads.request import WorkloadRequest
 from tests.bench.settings import settings
 
 
@@ -39,9 +40,10 @@ def record(
     tokens: int | None = None,
     failure: Failure | None = None,
     due: float | None = None,
+    n: int = 1,
 ) -> RequestRecord:
     """A request with content chunks at these times."""
-    made = RequestRecord(sent if due is None else due, 10, 4)
+    made = RequestRecord(sent if due is None else due, WorkloadRequest(0, 10, 4, n=n))
     made.sent, made.ended, made.failure = sent, ended, failure
     for now in chunks:
         made.reading.feed(b'data: {"choices": [{"text": "a"}]}\n', now)
@@ -75,6 +77,13 @@ def test_figures_of_two_requests():
     assert (result.e2el_ms.mean, result.e2el_ms.max) == (6500, 8000)
     assert (result.sent_late_ms.mean, result.sent_late_ms.max) == (250, 500)
     assert result.chunks == 4
+
+
+def test_choices_of_a_request_run_beside_each_other():
+    result = of(record(0, (1, 2, 4), 5, tokens=8, n=2))
+    assert result.asked_output_tokens == 8
+    assert (result.tpot_ms.count, result.tpot_ms.mean) == (1, 1000)
+    assert of(record(0, (1,), 2, tokens=2, n=2)).tpot_ms.count == 0
 
 
 def test_concurrency_is_what_was_in_flight_over_time():

@@ -47,6 +47,32 @@ def test_the_first_token_is_the_first_chunk_with_text():
     assert (reading.first, reading.gaps) == (4, [])
 
 
+def choice(index: int, text: str, finish_reason: str | None = None) -> bytes:
+    return event({"choices": [{"index": index, "text": text, "finish_reason": finish_reason}]})
+
+
+def test_gaps_lie_between_chunks_of_one_choice():
+    reading = StreamReading(n=2)
+    for now, data in ((1, choice(0, "a")), (2, choice(1, "b")), (5, choice(0, "c"))):
+        reading.feed(data, now)
+    assert (reading.first, reading.last, reading.gaps, reading.chunks) == (1, 5, [4], 3)
+
+
+def test_an_answer_is_whole_when_each_of_its_choices_has_ended():
+    reading = StreamReading(n=2)
+    reading.feed(choice(0, "a", "length") + choice(0, "", "length"), 1)
+    assert "ended without" in reading.fault()
+    reading.feed(choice(1, "", "length"), 2)
+    assert reading.fault() is None
+
+
+def test_a_chunk_may_have_several_choices():
+    both = {"choices": [{"index": 0, "text": "a"}, {"index": 1, "text": "b"}]}
+    reading = StreamReading(n=2)
+    reading.feed(event(both) + event(both), 1)
+    assert (reading.chunks, reading.gaps) == (4, [0, 0])
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_is_content(name):
     assert read((1, delta(**{name: "hm"})), (3, delta(content="a"))).gaps == [2]

@@ -5,7 +5,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from dashboard.launch import launch_command
+from engine.service.ports import free_port
 from tests.dashboard.waiting import wait_for
 
 CHROMIUM = shutil.which("chromium")
@@ -217,9 +217,7 @@ def _hover_an_owned_block(page: Page) -> str | None:
 @contextmanager
 def running_dashboard(sources: str | list[str], log: Path) -> Iterator[str]:
     """The dashboard as its own process on a free port, as the command line starts it: its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     argv, environment = launch_command(sources, "127.0.0.1", port)
     url = f"http://127.0.0.1:{port}"
     with log.open("wb") as output:

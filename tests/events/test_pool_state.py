@@ -48,6 +48,33 @@ def test_a_keyframe_of_the_fold_stands_for_all_records_before_it():
         assert sorted_rows(late.keyframe()) == sorted_rows(early.keyframe())
 
 
+FIGURES = (
+    *("active_blocks", "cached_blocks", "free_blocks", "shared_blocks", "references"),
+    *("slots_filled", "slots_allocated", "queues"),
+)
+
+
+def test_figures_are_the_same_from_a_keyframe_and_from_the_records_before_it():
+    driver, keyframe, records = run_records()
+    shared = 0
+    for cut in range(len(records)):
+        folded = state_at(driver, keyframe, records[:cut])
+        loaded = PoolState(header(driver.config))
+        loaded.apply(folded.keyframe())
+        for name in FIGURES:
+            assert getattr(loaded, name) == getattr(folded, name), name
+        shared = max(shared, folded.shared_blocks)
+    assert shared, "the run has blocks to count more than once"
+
+
+def test_a_keyframe_that_goes_back_is_refused():
+    driver, keyframe, records = run_records()
+    state = state_at(driver, keyframe, records[:3])
+    with pytest.raises(FoldError, match="seq goes back"):
+        state.apply(keyframe)
+    assert not state.complete
+
+
 def test_a_missing_record_is_noticed():
     driver, keyframe, records = run_records()
     state = state_at(driver, keyframe, records[:3])

@@ -17,7 +17,7 @@ from engine.events.records import (
     SequenceFinished,
     Step,
 )
-from engine.events.stats import Percentiles, _Values
+from engine.events.summaries import Percentiles, Values
 from tests.demo_data import TRACES
 from tests.events.traces import busy_run, steps_of, write_trace
 
@@ -183,7 +183,7 @@ def test_what_the_producer_does_not_know_is_unknown_not_zero(tmp_path, lacking, 
 
 
 def test_percentiles_are_near_those_of_all_values():
-    values = _Values()
+    values = Values()
     numbers = [0.0, *(1.37**power for power in range(-30, 30)), *[2.0] * 40]
     for number in numbers:
         values.add(number)

@@ -9,7 +9,8 @@ import pytest
 
 from engine.events import TraceReader, measure_trace
 from engine.events.records import CopyOnWrite, Preempt, RequestRejected, Step
-from engine.export.perfetto import COPIES, PREEMPTIONS, STEPS, export_perfetto
+from engine.export.perfetto import export_perfetto
+from engine.export.trace_events import COPIES, PREEMPTIONS, STEPS
 from tests.demo_data import TRACES
 from tests.events.traces import busy_run, write_trace
 from tests.export.trace_event_format import check_document

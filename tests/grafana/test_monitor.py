@@ -12,9 +12,10 @@ import pytest
 
 from engine.core.config import ConfigError
 from engine.monitor import Monitor, MonitorSettings
+from engine.service.ports import free_port
 from grafana.spec.parameters import Parameters
 from tests.conftest import needs
-from tests.servers import Process, free_port, wait_until
+from tests.servers import Process, wait_until
 
 
 def both_programs(test):

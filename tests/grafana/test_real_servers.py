@@ -15,6 +15,7 @@ import pytest
 from engine.events.records import Totals
 from engine.events.stats import TraceStats
 from engine.monitor import Monitor, MonitorSettings
+from engine.service.ports import free_port
 from grafana.dashboard_files import dashboard_files
 from grafana.provisioning_files import alert_rules
 from grafana.spec.metrics import PREFIX, SERIES
@@ -26,7 +27,7 @@ from tests.grafana.queries import filled, shown
 from tests.grafana.thrash import Thrash
 from tests.grafana.viewer import Viewer
 from tests.grafana.webhook import Webhook
-from tests.servers import EngineServer, free_port, wait_until
+from tests.servers import EngineServer, wait_until
 
 pytestmark = [needs("prometheus"), needs("prometheus-alertmanager")]
 

@@ -18,7 +18,7 @@ TINY = LabSettings(max_model_len=24, block_size=4, shape=KvShape(2, 32768, 2, it
     memory=st.integers(1, 150),
     draws=st.lists(st.tuples(st.integers(1, 24), st.integers(0, 23), st.booleans()), max_size=40),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_every_slot_has_one_owner_or_is_in_one_hole(kind, memory, draws):
     allocator = make_allocator(kind, memory, TINY)
     fresh = allocator.holes()

@@ -29,6 +29,18 @@ def memory_events(path):
         ]
 
 
+def arrivals(path):
+    """(step, event) of each request that came."""
+    with TraceReader(path) as trace:
+        return [
+            (step.step, event)
+            for step in trace
+            if isinstance(step, Step)
+            for event in step.events
+            if isinstance(event, RequestAdded)
+        ]
+
+
 def test_the_committed_run_is_what_the_command_records(tmp_path):
     scenario = next(scenario for scenario in SCENARIOS if scenario.name == "block-table")
     settings = ServeSettings(model="SmolLM2-135M-Instruct", record_text=True)
@@ -44,23 +56,13 @@ def model_free():
 def test_requests_come_before_their_step_or_when_all_is_idle(tmp_path, model_free):
     asks = (Ask("a", 4), Ask("b", 4, at=2), Ask("c", 4, at=100))
     path = record(Scenario("three", "", asks), *model_free, tmp_path, lambda step: None)
-    with TraceReader(path) as trace:
-        came = [
-            step.step for step in trace for event in step.events if isinstance(event, RequestAdded)
-        ]
-    assert came == [0, 2, 6]
+    assert [step for step, _ in arrivals(path)] == [0, 2, 6]
 
 
 def test_a_turn_that_follows_another_begins_with_its_prompt_and_answer(tmp_path, model_free):
     asks = (Ask("a", 40), Ask("b", 4, follows=0))
     path = record(Scenario("turns", "", asks), *model_free, tmp_path, lambda step: None)
-    with TraceReader(path) as trace:
-        prompts = [
-            event.prompt_tokens
-            for step in trace
-            for event in step.events
-            if isinstance(event, RequestAdded)
-        ]
+    prompts = [event.prompt_tokens for _, event in arrivals(path)]
     assert prompts[1] == prompts[0] + 40 + len(asks[1].prompt)
 
 

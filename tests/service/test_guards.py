@@ -9,9 +9,9 @@ from websockets.sync.client import connect
 
 from engine.core.config import ConfigError
 from engine.service.guards import MAX_BODY_BYTES
-from engine.service.ports import is_loopback
+from engine.service.ports import free_port, is_loopback
 from engine.service.settings import checked_api_key
-from tests.servers import EngineServer, Process, free_port, wait_until
+from tests.servers import EngineServer, Process, wait_until
 
 KEY = "correct-horse"
 

@@ -8,9 +8,10 @@ import pytest
 
 from engine.events import PoolState, TraceReader, TraceWriter, encode
 from engine.events.records import Gap, Header, Keyframe, Step
+from engine.service.ports import free_port
 from tests.core.driver import sorted_rows
 from tests.demo_data import OVERVIEW
-from tests.servers import Process, free_port, wait_until
+from tests.servers import Process, wait_until
 from tests.service.clients import StreamReader
 
 TRACE = OVERVIEW

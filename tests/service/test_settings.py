@@ -6,7 +6,7 @@ import pytest
 
 from engine.core.config import ConfigError
 from engine.service.server import build_context
-from engine.service.settings import ServeSettings, parse_bytes
+from engine.service.settings import ServeSettings
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,3 @@ def test_the_pool_is_as_large_as_the_budget_allows(tiny_model):
     runner = context.engine.engine.runner
     caches = runner.k_caches + runner.v_caches
     assert sum(cache.nbytes for cache in caches) == 2**20
-
-
-@pytest.mark.parametrize(
-    ("text", "count"), [("10", 10), ("1KiB", 1024), ("2GB", 2 * 10**9), ("1.5 MiB", 1_572_864)]
-)
-def test_amounts_of_memory(text, count):
-    assert parse_bytes(text) == count

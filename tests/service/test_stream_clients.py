@@ -20,8 +20,9 @@ from engine.service.app import create_app
 from engine.service.context import ServiceContext
 from engine.service.engine_thread import EngineThread
 from engine.service.event_log import EventLog
+from engine.service.ports import free_port
 from tests.core.driver import Driver, config, header, sorted_rows
-from tests.servers import free_port, wait_until
+from tests.servers import wait_until
 
 
 class Served:

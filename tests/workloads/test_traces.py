@@ -1,9 +1,12 @@
 """Public traces are read as requests; a file that is not what it should be is refused by line."""
 
-from itertools import islice
+import re
+from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from engine.workloads.request import WorkloadError, WorkloadRequest
 from engine.workloads.traces import read_trace
@@ -87,6 +90,7 @@ def test_mooncake_lines_name_the_blocks_of_the_prompt(trace):
         (AZURE + "2023-11-16 18:15:46,1\n", 2, "2 values under 3 columns"),
         (AZURE + "2023-11-16 18:15:46,1,1\n2023-11-16 18:15:45,1,1\n", 3, "before the line above"),
         (BURST + "nan,ChatGPT,7,1,8,API log\n", 2, "Timestamp is 'nan'"),
+        (AZURE.encode() + b"2023-11-16 18:15:46,1,1\n\xff\n", 3, "not UTF-8"),
         ("time,tokens\n1,2\n", 1, "no header of a known trace"),
         ("", 1, "no header of a known trace"),
         ('{"timestamp": 0, "input_length": 1, "output_length": 1}\n{"time\n', 2, "malformed"),
@@ -104,6 +108,60 @@ def test_a_malformed_line_is_refused_with_file_and_number(trace, content, line, 
     assert "\n" not in str(error.value)
 
 
+VALID = {
+    "azure": (AZURE, "2023-11-16 18:15:46.6805900,374,44"),
+    "burstgpt": (BURST, "5,ChatGPT,472,18,490,Conversation log"),
+    "mooncake": (
+        "",
+        '{"timestamp": 0, "input_length": 600, "output_length": 5, "hash_ids": [0, 7]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", VALID)
+@settings(deadline=None)
+@given(before=st.integers(0, 3), word=st.text("abcxyz-.{[ ", min_size=1))
+def test_a_line_that_is_no_row_is_refused_with_its_number(tmp_path_factory, kind, before, word):
+    assume(word.strip())
+    header, row = VALID[kind]
+    path = tmp_path_factory.getbasetemp() / f"no row of {kind}"
+    path.write_text(header + f"{row}\n" * before + f"{word}\n{row}\n")
+    line = bool(header) + before + 1
+    if kind == "mooncake" and not before:
+        assume(word.startswith("{"))  # else it is no Mooncake file, which is told of line 1 as well
+    requests = read_trace(path)
+    assert len(list(islice(requests, before))) == before
+    with pytest.raises(WorkloadError, match=f"^{re.escape(str(path))}, line {line}: .+$"):
+        next(requests)
+
+
+@pytest.mark.parametrize("kind", VALID)
+@settings(deadline=None)
+@given(
+    before=st.integers(0, 3),
+    at=st.integers(0, 90),
+    put=st.binary(max_size=3),
+    cut=st.integers(0, 3),
+)
+def test_a_damaged_line_is_read_or_refused_with_a_number_never_a_traceback(
+    tmp_path_factory, kind, before, at, put, cut
+):
+    header, row = VALID[kind]
+    damaged = row.encode()[:at] + put + row.encode()[at + cut :]
+    path = tmp_path_factory.getbasetemp() / f"damaged {kind}"
+    path.write_bytes(f"{header}{row}\n".encode() + f"{row}\n".encode() * before + damaged + b"\n")
+    try:
+        assert len(list(read_trace(path))) >= 1
+        return
+    except WorkloadError as error:
+        told = str(error)
+    found = re.fullmatch(rf"{re.escape(str(path))}, line (\d+): .+", told)
+    assert found, told
+    # A quotation mark joins lines, and a damaged time is noticed in the next line.
+    number = bool(header) + 1 + before + 1
+    assert number <= int(found[1]) <= number + 3
+
+
 def test_lines_before_a_malformed_one_are_read(trace):
     requests = read_trace(trace(AZURE + "2023-11-16 18:15:46,1,1\nbroken\n"))
     assert next(requests) == WorkloadRequest(0, 1, 1)
@@ -114,7 +172,7 @@ def test_lines_before_a_malformed_one_are_read(trace):
 def test_a_file_that_cannot_be_read_is_refused_by_name(trace, tmp_path):
     with pytest.raises(WorkloadError, match="missing: No such file"):
         list(read_trace(tmp_path / "missing"))
-    with pytest.raises(WorkloadError, match="no text file"):
+    with pytest.raises(WorkloadError, match="line 1: it is not UTF-8"):
         list(read_trace(trace(b"\x1f\x8b\x08\x00\xff\xfe")))
     with pytest.raises(WorkloadError, match="has no requests"):
         list(read_trace(trace(AZURE)))
@@ -130,6 +188,14 @@ def test_the_azure_conversation_trace_is_an_hour_of_19366_requests():
     assert len(requests) == 19366
     assert 3400 < requests[-1].arrival < 3600
     assert requests[0] == WorkloadRequest(0, 374, 44)
+
+
+@needs("AzureLLMInferenceTrace_code.csv")
+def test_the_azure_code_trace_is_an_hour_of_8819_requests():
+    requests = list(read_trace(DATA / "AzureLLMInferenceTrace_code.csv"))
+    assert len(requests) == 8819
+    assert requests[-1].arrival < 3600
+    assert all(later.arrival >= earlier.arrival for earlier, later in pairwise(requests))
 
 
 @needs("mooncake_fast25_conversation_head2000.jsonl")

@@ -2,7 +2,8 @@
 
 from bisect import bisect_left, insort
 
-from engine.events.pool_state import PoolState, SequenceState
+from engine.events.pool_contents import SequenceState
+from engine.events.pool_state import PoolState
 from engine.events.records import (
     Allocate,
     AnyEvent,

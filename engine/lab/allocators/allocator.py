@@ -51,7 +51,7 @@ class Allocator(ABC):
 
     @abstractmethod
     def extents(self, sequence: int) -> list[Extent]:
-        """Where its tokens lie, in the order of the tokens."""
+        """Where its tokens lie, in the order of the tokens: at least one, all of the same size."""
 
     @abstractmethod
     def table_entries(self, sequence: int) -> int:
@@ -64,7 +64,7 @@ class Allocator(ABC):
 
     @abstractmethod
     def holes(self) -> list[Extent]:
-        """The free slots as the allocator could hand them out."""
+        """The free slots as the allocator could hand them out, in the order of addresses."""
 
     @abstractmethod
     def usable(self, hole: Extent, demand: int) -> bool:

@@ -4,7 +4,7 @@
     physical pages                 page 7       page 2        nothing mapped: costs addresses only
 
 A page belongs to K or to V of one layer, so a sequence maps 2 * layers pages at a time; here such a
-group is one unit of as many slots as a page holds tokens (arXiv 2405.04437, §5). What is left of a
+group is one unit of as many slots as a page holds tokens (arXiv 2405.04437). What is left of a
 page beyond whole tokens is not counted.
 """
 
