@@ -2,6 +2,8 @@
 
 import math
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -271,6 +273,11 @@ def test_answers_follow_the_trace_and_not_the_lesson() -> None:
 
 def step_of(lesson: Lesson, number: int, facts: object) -> Step:
     return lesson.steps[number - 1](facts)
+
+
+def test_lessons_are_told_without_streamlit() -> None:
+    code = "import sys, dashboard.lessons; sys.exit('streamlit' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # -- runs and commands -----------------------------------------------------------------------------
