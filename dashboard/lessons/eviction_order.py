@@ -216,8 +216,8 @@ LESSON = Lesson(
         ),
     },
     change=Change(
-        "A pool of 24 blocks keeps all four prompts; of 10 blocks, none. Try both with the same "
-        "prompts, and watch the hits.",
-        "glasspool serve --num-gpu-blocks-override 24 --record-text --record order.jsonl.zst",
+        "A pool of 24 blocks keeps all four prompts, one of 10 hardly any. Simulate both on this run's "
+        "requests and compare the hits.",
+        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst --vary num_gpu_blocks_override=10,14,24",
     ),
 )

@@ -7,13 +7,13 @@
 Nothing here knows Streamlit, and no answer is written down anywhere.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dashboard.lessons.run import Run
 
-F = TypeVar("F")
+F, T = TypeVar("F"), TypeVar("T")
 Runs = Mapping[str, Run]
 """The lesson's traces by name (the file's name without its suffix)."""
 
@@ -160,7 +160,7 @@ class LessonError(ValueError):
     """A trace does not have what the lesson is about. One sentence."""
 
 
-def first(found: Any, what: str) -> Any:
+def first(found: Iterable[T], what: str) -> T:
     """The first of an iterable. Raises LessonError where there is none: `what` was looked for."""
     for thing in found:
         return thing

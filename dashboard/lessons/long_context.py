@@ -183,9 +183,9 @@ LESSON = Lesson(
         ),
     },
     change=Change(
-        "How many such tenants does a pool bear? Refuse what is too long with a smaller "
-        "--max-model-len, and watch the queue.",
-        "glasspool serve --num-gpu-blocks-override 96 --max-model-len 512 "
-        "--long-prefill-token-threshold 256",
+        "From which size on is nobody held up? The same requests on larger pools, simulated. A smaller "
+        "--max-model-len of `glasspool serve` refuses such a tenant.",
+        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst "
+        "--vary num_gpu_blocks_override=96,112,128,160",
     ),
 )

@@ -177,8 +177,9 @@ LESSON = Lesson(
         ),
     },
     change=Change(
-        "Find the smallest pool without preemption: start between the two sizes and halve the rest.",
-        "glasspool serve --num-gpu-blocks-override 48 --no-enable-prefix-caching",
+        "Find the smallest pool without preemption: the same requests on other pools, simulated with "
+        "the cost of this run's steps.",
+        f"glasspool simulate --from demo_data/{DRY}.jsonl.zst --vary num_gpu_blocks_override=34,42,50,80",
         compare=(DRY, AMPLE),
     ),
 )

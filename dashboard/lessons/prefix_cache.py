@@ -196,8 +196,8 @@ LESSON = Lesson(
         "half of all prompt tokens are found": lambda f: 2 * f.hit > f.queried,
     },
     change=Change(
-        "Put the question before the system prompt and watch the hits go; or switch the cache off and "
-        "compare the time to the first token.",
-        "glasspool serve --num-gpu-blocks-override 64 --no-enable-prefix-caching",
+        "Switch the cache off and compare the time to the first token: the same requests, simulated. Or "
+        "put the question before the system prompt in your own, and watch the hits go.",
+        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst --vary enable_prefix_caching=true,false",
     ),
 )

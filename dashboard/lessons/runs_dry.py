@@ -131,8 +131,8 @@ LESSON = Lesson(
         "all lost tokens are computed again": lambda f: f.recomputed == f.lost,
     },
     change=Change(
-        "With the prefix cache a resumed request often finds its own blocks again. Switch it on and "
-        "count the recomputed tokens.",
-        "glasspool serve --num-gpu-blocks-override 34 --enable-prefix-caching",
+        "With the prefix cache a resumed request may find its own blocks again. Simulate the same "
+        "requests with it, and compare the recomputed tokens.",
+        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst --vary enable_prefix_caching=true,false",
     ),
 )

@@ -51,7 +51,6 @@ _STYLE = """
   .st-key-lesson-text button p { font-size: 1.1rem; text-align: left; }
   [class*="st-key-lesson-card-"] { padding: 0.3rem 0.9rem 0.45rem; }
   [class*="st-key-lesson-card-"] p { font-size: 1.08rem; }
-  .st-key-lesson-text small, .st-key-lesson-text .small { font-size: 0.95rem; }
   @media (min-width: 641px) {
     .st-key-lesson-text { max-height: calc(100vh - 7.6rem); overflow-y: auto; padding-right: 0.6rem; }
   }
@@ -71,15 +70,15 @@ def lessons_page() -> None:
         return
     missing = [trace for trace in lesson.traces if not _path(trace).is_file()]
     if missing:
-        _missing(lesson, missing)
+        names = ", ".join(f"demo_data/{trace}{TRACE_SUFFIX}" for trace in missing)
+        _cannot(lesson, f"{names} is not here")
         return
     try:
         _lesson(lesson)
-    except (SourceError, TraceError, FoldError, LessonError) as error:
-        st.error(
-            f"{lesson.title}: {escape(str(error))}. `make demo-data` records its runs anew.",
-            icon=":material/error:",
-        )
+    except SourceError as error:
+        st.error(escape(str(error)), icon=":material/error:")
+    except (TraceError, FoldError, LessonError) as error:
+        _cannot(lesson, str(error))
 
 
 # -- the list -------------------------------------------------------------------------------------
@@ -115,15 +114,23 @@ def _progress(lesson: Lesson) -> str:
     return f"{answered} of {len(lesson.steps)} answered"
 
 
-def _missing(lesson: Lesson, traces: list[str]) -> None:
-    st.button(
-        "All lessons", icon=":material/list:", key="lesson-all", on_click=_go, args=(None, None)
-    )
-    names = ", ".join(f"demo_data/{trace}{TRACE_SUFFIX}" for trace in traces)
+def _cannot(lesson: Lesson, why: str) -> None:
+    _to_the_list()
     st.warning(
-        f"The lesson “{lesson.title}” needs {escape(names)}, which is not here: "
-        "`make demo-data` records it.",
+        f"The lesson “{lesson.title}” cannot be told: {escape(why)}. `make demo-data` records its "
+        "runs anew.",
         icon=":material/school:",
+    )
+
+
+def _to_the_list() -> None:
+    st.button(
+        "Lessons",
+        icon=":material/list:",
+        help="The list of all lessons",
+        key="lesson-all",
+        on_click=_go,
+        args=(None, None),
     )
 
 
@@ -157,14 +164,7 @@ def _lesson(lesson: Lesson) -> None:
 
 def _bar(lesson: Lesson, number: int) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        st.button(
-            "Lessons",
-            icon=":material/list:",
-            help="The list of all lessons",
-            key="lesson-all",
-            on_click=_go,
-            args=(None, None),
-        )
+        _to_the_list()
         st.markdown(f"**{lesson.title}** :small[{number} of {len(lesson.steps)}]")
         st.space("stretch")
         st.button(
@@ -305,6 +305,7 @@ def _step_number(lesson: Lesson) -> int:
 
 
 def _go(lesson: str | None, number: int | None) -> None:
+    st.session_state.pop(_PLACED, None)
     if lesson is None:
         st.query_params.clear()
     else:

@@ -2,6 +2,8 @@
 
 import math
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -25,6 +27,7 @@ from engine.events.records import (
     Fork,
     Preempt,
     PrefixLookup,
+    RequestAdded,
 )
 from engine.events.records import Step as Record
 from tests.dashboard.folding import folded
@@ -118,6 +121,16 @@ def test_a_number_is_right_within_its_slack_and_is_said_in_its_number() -> None:
     for options, answer in ((("a", "b"), 2), (("a", "a"), 0), ((), 0)):
         with pytest.raises(ValueError, match="is no answer"):
             Choice(options, answer)
+
+
+def test_a_prompt_is_alike_up_to_its_first_token_that_differs() -> None:
+    facts = facts_of("prefix-cache")
+    texts = [event.prompt_text for _, event in run_of("prefix-cache").events(RequestAdded)]
+    for lookup, text in zip(facts.lookups, texts, strict=True):
+        assert text[: lookup.alike] == texts[0][: lookup.alike]
+        assert text[lookup.alike : lookup.alike + 1] != texts[0][
+            lookup.alike : lookup.alike + 1
+        ] or (text == texts[0])
 
 
 # -- traces that were changed ----------------------------------------------------------------------
@@ -260,6 +273,11 @@ def test_answers_follow_the_trace_and_not_the_lesson() -> None:
 
 def step_of(lesson: Lesson, number: int, facts: object) -> Step:
     return lesson.steps[number - 1](facts)
+
+
+def test_lessons_are_told_without_streamlit() -> None:
+    code = "import sys, dashboard.lessons; sys.exit('streamlit' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # -- runs and commands -----------------------------------------------------------------------------

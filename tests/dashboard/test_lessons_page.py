@@ -111,6 +111,10 @@ def test_a_learner_who_plays_on_is_left_alone_until_asked_back() -> None:
     assert session_of(app)._target() == 5
     press(app, "lesson-moment")
     assert session_of(app)._target() == step.at.seq
+    session_of(app).go(5)
+    press(app, "lesson-all")
+    press(app, f"lesson-{lesson.name}")
+    assert session_of(app)._target() == step.at.seq
 
 
 def test_a_step_that_is_not_there_is_the_nearest_one() -> None:
@@ -137,7 +141,7 @@ def test_a_trace_that_is_not_here_is_named_with_what_to_do(
     assert LESSONS[0].claim in texts(app)
 
 
-def test_a_trace_without_what_the_lesson_is_about_is_an_error_in_a_line(
+def test_a_trace_without_what_the_lesson_is_about_is_told_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dashboard.views.lessons.DEMO_DATA", tmp_path)
@@ -145,6 +149,6 @@ def test_a_trace_without_what_the_lesson_is_about_is_an_error_in_a_line(
     for name in lesson_of("sharing").traces:
         (tmp_path / f"{name}{TRACE_SUFFIX}").write_bytes(other)
     app = page_app("lessons", lesson="sharing")
-    assert "has no fork" in app.error[0].value
+    assert "has no fork" in app.warning[0].value
     (tmp_path / f"block-table{TRACE_SUFFIX}").write_bytes(b"no trace")
-    assert "block" in page_app("lessons", lesson="block-table").error[0].value
+    assert "block" in page_app("lessons", lesson="block-table").warning[0].value
