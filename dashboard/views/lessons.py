@@ -11,6 +11,17 @@ import streamlit as st
 from dashboard.canvas import pool_canvas
 from dashboard.charts_lessons import bars_chart, lines_chart
 from dashboard.feeds import feed_of
+from dashboard.lesson_progress import (
+    PLACED,
+    SKIPPED,
+    forget,
+    go,
+    lesson_here,
+    said,
+    say,
+    say_number,
+    step_here,
+)
 from dashboard.lessons import LESSONS
 from dashboard.lessons.lesson import (
     Bars,
@@ -29,15 +40,10 @@ from dashboard.markdown import escape
 from dashboard.session import Session
 from dashboard.sessions import SOURCE_KEY, TOKEN_KEY, catalog, current_session
 from dashboard.source import DEMO_DATA, TRACE_SUFFIX, SourceError, TraceSource
-from dashboard.standing import small
 from dashboard.views.compare import choose_runs
+from dashboard.views.lesson_list import lesson_list
 from engine.events import FoldError, TraceError
 
-LESSON, STEP = "lesson", "step"
-"""Query parameters."""
-_SAID = "lessons-said"
-_PLACED = "lessons-placed"
-_SKIPPED = "skipped"
 _SHORT = 14
 """Characters of options that stand side by side."""
 _RUNS_KEPT = 4
@@ -61,12 +67,11 @@ _STYLE = """
 def lessons_page() -> None:
     """Draws the list, or the lesson and the step of the address."""
     st.html(_STYLE)
-    name = st.query_params.get(LESSON)
-    lesson = next((lesson for lesson in LESSONS if lesson.name == name), None)
+    lesson, name = lesson_here()
     if lesson is None:
         if name is not None:
             st.warning(f"There is no lesson {escape(repr(name))}.", icon=":material/school:")
-        _list()
+        lesson_list()
         return
     missing = [trace for trace in lesson.traces if not _path(trace).is_file()]
     if missing:
@@ -79,39 +84,6 @@ def lessons_page() -> None:
         st.error(escape(str(error)), icon=":material/error:")
     except (TraceError, FoldError, LessonError) as error:
         _cannot(lesson, str(error))
-
-
-# -- the list -------------------------------------------------------------------------------------
-
-
-def _list() -> None:
-    st.markdown("### Lessons")
-    st.markdown(
-        "Each is a recorded run of a real model. Guess first; the answer is read from its events."
-    )
-    columns = [column.container(gap="xsmall") for column in st.columns(2, gap="medium")]
-    half = (len(LESSONS) + 1) // 2
-    for number, lesson in enumerate(LESSONS):
-        key = f"lesson-card-{lesson.name}"
-        with columns[number // half].container(border=True, gap=None, key=key):
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.button(
-                    f"**{number + 1}. {lesson.title}**",
-                    key=f"lesson-{lesson.name}",
-                    type="tertiary",
-                    on_click=_go,
-                    args=(lesson.name, 1),
-                )
-                st.space("stretch")
-                small(_progress(lesson))
-            st.markdown(lesson.claim)
-
-
-def _progress(lesson: Lesson) -> str:
-    answered = sum((lesson.name, step) in _said() for step in range(1, len(lesson.steps) + 1))
-    if not answered:
-        return f"{len(lesson.steps)} questions"
-    return f"{answered} of {len(lesson.steps)} answered"
 
 
 def _cannot(lesson: Lesson, why: str) -> None:
@@ -129,7 +101,7 @@ def _to_the_list() -> None:
         icon=":material/list:",
         help="The list of all lessons",
         key="lesson-all",
-        on_click=_go,
+        on_click=go,
         args=(None, None),
     )
 
@@ -142,9 +114,9 @@ def _lesson(lesson: Lesson) -> None:
         catalog().add(TraceSource(_path(trace)))
     session = current_session()
     facts = _facts(lesson.name, tuple((trace, _stamp(trace)) for trace in lesson.traces))
-    number = _step_number(lesson)
+    number = step_here(lesson)
     step = lesson.steps[number - 1](facts)
-    revealed = (lesson.name, number) in _said()
+    revealed = (lesson.name, number) in said()
     moment = step.shows if revealed else step.at
     _place(session, moment, (lesson.name, number, revealed))
     text, pool = st.columns([5, 7], gap="medium")
@@ -174,7 +146,7 @@ def _bar(lesson: Lesson, number: int) -> None:
             shortcut="b",
             key="lesson-back",
             disabled=number == 1,
-            on_click=_go,
+            on_click=go,
             args=(lesson.name, number - 1),
         )
         last = number == len(lesson.steps)
@@ -186,7 +158,7 @@ def _bar(lesson: Lesson, number: int) -> None:
             help=f"{following.title} (N)" if last else "The next question (N)",
             shortcut="n",
             key="lesson-next",
-            on_click=_go,
+            on_click=go,
             args=(following.name, 1) if last else (lesson.name, number + 1),
         )
 
@@ -201,7 +173,7 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
                     text,
                     key=f"lesson-option-{option}",
                     width="content" if short else "stretch",
-                    on_click=_say,
+                    on_click=say,
                     args=(place, option),
                 )
     else:
@@ -219,29 +191,29 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
                 key=key,
                 width=240,
             )
-            st.form_submit_button("See the events", on_click=_say_number, args=(place, key))
+            st.form_submit_button("See the events", on_click=say_number, args=(place, key))
     with st.container(horizontal=True, gap="small"):
         st.button(
             "Show without a guess",
             type="tertiary",
             key="lesson-skip",
-            on_click=_say,
-            args=(place, _SKIPPED),
+            on_click=say,
+            args=(place, SKIPPED),
         )
         _again()
 
 
 def _answer(lesson: Lesson, number: int, step: Step) -> None:
     place = (lesson.name, number)
-    said, question = _said()[place], step.question
+    guess, question = said()[place], step.question
     verdict = f"{step.source} **{escape(question.answer_words)}**."
-    if said == _SKIPPED:
+    if guess == SKIPPED:
         st.info(verdict, icon=":material/visibility:")
-    elif question.right(said):
-        st.success(f"You said {escape(question.words(said))}. {verdict}", icon=":material/check:")
+    elif question.right(guess):
+        st.success(f"You said {escape(question.words(guess))}. {verdict}", icon=":material/check:")
     else:
         st.warning(
-            f"You said {escape(question.words(said))}. {verdict}", icon=":material/arrow_forward:"
+            f"You said {escape(question.words(guess))}. {verdict}", icon=":material/arrow_forward:"
         )
     st.markdown(step.because)
     _exhibit(step, key=f"lesson-{lesson.name}-{number}")
@@ -252,7 +224,7 @@ def _answer(lesson: Lesson, number: int, step: Step) -> None:
             icon=":material/replay:",
             key="lesson-again",
             help="Forget the guess: back to the moment before the answer",
-            on_click=_forget,
+            on_click=forget,
             args=(place,),
         )
         _again()
@@ -267,7 +239,7 @@ def _again() -> None:
         icon=":material/my_location:",
         key="lesson-moment",
         help="Where this question is asked or answered, if you have played on",
-        on_click=lambda: st.session_state.pop(_PLACED, None),
+        on_click=lambda: st.session_state.pop(PLACED, None),
     )
 
 
@@ -295,38 +267,7 @@ def _change(lesson: Lesson) -> None:
                 go_to_page("compare")
 
 
-# -- where one is, and what was said --------------------------------------------------------------
-
-
-def _step_number(lesson: Lesson) -> int:
-    text = st.query_params.get(STEP, "1")
-    number = int(text) if text.isdecimal() else 1
-    return max(1, min(number, len(lesson.steps)))
-
-
-def _go(lesson: str | None, number: int | None) -> None:
-    st.session_state.pop(_PLACED, None)
-    if lesson is None:
-        st.query_params.clear()
-    else:
-        st.query_params.from_dict({LESSON: lesson, STEP: str(number)})
-
-
-def _said() -> dict[tuple[str, int], int | float | str]:
-    return st.session_state.setdefault(_SAID, {})
-
-
-def _say(place: tuple[str, int], guess: int | float | str) -> None:
-    _said()[place] = guess
-
-
-def _say_number(place: tuple[str, int], key: str) -> None:
-    guess = st.session_state[key]
-    _say(place, _SKIPPED if guess is None else guess)
-
-
-def _forget(place: tuple[str, int]) -> None:
-    _said().pop(place, None)
+# -- the moment -----------------------------------------------------------------------------------
 
 
 def _place(session: Session, moment: Moment, key: tuple[str, int, bool]) -> None:
@@ -334,14 +275,14 @@ def _place(session: Session, moment: Moment, key: tuple[str, int, bool]) -> None
     name = catalog().add(TraceSource(_path(moment.trace)))
     st.session_state[SOURCE_KEY] = name
     feed = feed_of(catalog()[name])
-    if session.feed is feed and st.session_state.get(_PLACED) == key:
+    if session.feed is feed and st.session_state.get(PLACED) == key:
         return
     if session.feed is feed:
         session.go(moment.seq)
     else:
         session.open(feed, seq=moment.seq)
     session.select(request=moment.request, block=moment.block)
-    st.session_state[_PLACED] = key
+    st.session_state[PLACED] = key
 
 
 # -- facts ----------------------------------------------------------------------------------------
