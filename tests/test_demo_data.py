@@ -116,7 +116,7 @@ def test_eviction_order_takes_tails_before_heads():
     index = {block: position for position, block in table.items()}
     first = of(Evict, events)[:3]
     assert [index[event.block] for event in first] == [3, 2, 1]
-    recent, old = of(PrefixLookup, events)[-2:]
+    old, recent = of(PrefixLookup, events)[-2:]
     assert recent.hit == 48
     assert old.hit == 16
 
