@@ -28,7 +28,7 @@ def read(name):
         steps = []
         for record, state in trace.fold():
             if isinstance(record, Step):
-                steps.append((record, state.num_active))
+                steps.append((record, state.active_blocks))
     return state, steps, [event for record, _ in steps for event in record.events]
 
 
@@ -51,7 +51,7 @@ def test_the_readme_says_what_the_scenarios_say():
 def test_every_run_keeps_all_rules_and_is_small(path):
     report = check_trace(path)
     assert report.fault is None
-    assert report.cut_off is None
+    assert report.missing is None
     assert path.stat().st_size < 400_000
 
 
@@ -96,7 +96,7 @@ def test_beam_search_prunes():
     state, _, events = read("beam-search")
     assert of(CopyOnWrite, events)
     assert Counter(e.reason for e in events if type(e).__name__ == "SequenceFinished")["pruned"] > 5
-    assert state.num_active == 0
+    assert state.active_blocks == 0
 
 
 def test_prefix_cache_hits_misses_and_keeps_the_last_token():
