@@ -21,6 +21,8 @@ from engine.llm import LLMEngine
 from engine.simulate.asked import STOP, Asked
 
 BYTES = 256
+DRAWN = [Drawn(token) for token in range(BYTES)]
+"""Of every byte, made once: most simulated tokens are bytes."""
 SALT = bytes(16)
 STEPS_A_TELL = 256
 MALFORMED = "malformed"
@@ -49,11 +51,13 @@ class ScriptedRunner(ModelFreeRunner):
     def expect(self, request: Asked) -> None:
         """Take note of what a request's completions will say, before it first runs."""
         self._scripts[request.request_id] = [
-            map(Drawn, _ended(output, request.max_tokens)) for output in request.outputs
+            map(_drawn, _ended(output, request.max_tokens)) for output in request.outputs
         ]
 
     def forget(self, request: Request) -> None:
+        """The request has ended. Without its sequences it is no ring, and needs no garbage collector."""
         del self._scripts[request.request_id]
+        request.sequences = []
 
     def sample(self, output: None, plan: Plan) -> StepOutput:
         scripts = self._scripts
@@ -133,6 +137,10 @@ class Simulation:
             self.refused[str(rejected[0].why) if rejected else MALFORMED] += 1
         else:
             self.runner.expect(asked)
+
+
+def _drawn(token: int) -> Drawn:
+    return DRAWN[token] if 0 <= token < BYTES else Drawn(token)
 
 
 def _ended(output: Sequence[int], max_tokens: int) -> Sequence[int]:
