@@ -13,6 +13,18 @@ from engine.core.snapshot import Snapshot
 from engine.events.records import Durations, Keyframe, Step, TokenCounts
 from engine.events.totals import Tally
 
+KNOWS = [
+    "physical_blocks",
+    "ref_counts",
+    "fills",
+    "block_hashes",
+    "recompute",
+    "latencies",
+    "durations",
+    "queues",
+]
+"""What the records of this engine tell, as their header says it."""
+
 
 class LLMEngine:
     """Serves requests with a runner from a paged pool, and tells all of it in step records.

@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from engine.core.config import ConfigError, EngineConfig
+from engine.core.config import ConfigError, EngineConfig, policy_named
 from engine.core.runner import StepCost
 from engine.simulate.cost import DEFAULT, described, parse_cost
 from engine.simulate.fit import fit_trace
 from engine.simulate.recorded import read_recorded, recorded_config
 from engine.simulate.recording import Shape
 from engine.simulate.runs import Outcome, Scene, distinct, recorded_outcome, run_one
-from engine.simulate.settings import Variation, configured, policy, variations
+from engine.simulate.settings import Variation, configured, variations
 from engine.simulate.source import named_or_file, workload
 from engine.simulate.table import print_outcome, print_outcomes
 from engine.simulate.targets import Targets
@@ -148,7 +148,7 @@ def simulate(
         "long_prefill_token_threshold": long_prefill_token_threshold,
         "watermark": watermark,
         "max_num_queued_reqs": max_num_queued_reqs,
-        "scheduling_policy": None if scheduling_policy is None else policy(scheduling_policy),
+        "scheduling_policy": None if scheduling_policy is None else policy_named(scheduling_policy),
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if (workload_name is None) == (from_trace is None):

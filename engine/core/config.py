@@ -27,6 +27,15 @@ class Policy(StrEnum):
     PRIORITY = "priority"
 
 
+def policy_named(name: str) -> Policy:
+    """Raises ConfigError."""
+    try:
+        return Policy(name)
+    except ValueError:
+        known = " or ".join(policy.value for policy in Policy)
+        raise ConfigError(f"scheduling_policy {name} is not known: use {known}") from None
+
+
 class EngineConfig(msgspec.Struct, frozen=True):
     """Sizes and limits of the core.
 

@@ -13,7 +13,7 @@ from engine.core.detokenizer import Detokenizer
 from engine.core.memory_size import parse_bytes
 from engine.core.sequence import Request
 from engine.events.records import SCHEMA_VERSION, Header, Producer
-from engine.llm import LLMEngine
+from engine.llm import KNOWS, LLMEngine
 from engine.service.app import create_app
 from engine.service.context import ServiceContext
 from engine.service.engine_thread import EngineThread
@@ -31,16 +31,6 @@ from engine.service.settings import (
 from engine.service.shutdown import run_until_signal
 
 log = logging.getLogger("glasspool")
-KNOWS = [
-    "physical_blocks",
-    "ref_counts",
-    "fills",
-    "block_hashes",
-    "recompute",
-    "latencies",
-    "durations",
-    "queues",
-]
 
 
 def serve(settings: ServeSettings) -> None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.core.config import ConfigError, EngineConfig, Policy
+from engine.core.config import ConfigError, EngineConfig, policy_named
 from engine.service.parts import Parts
 
 DEFAULT_CPU_BUDGET = "1GiB"
@@ -76,7 +76,7 @@ def engine_config(settings: ServeSettings, parts: Parts) -> EngineConfig:
         long_prefill_token_threshold=settings.long_prefill_token_threshold,
         watermark=settings.watermark,
         max_num_queued_reqs=settings.max_num_queued_reqs,
-        policy=_policy(settings.scheduling_policy),
+        policy=policy_named(settings.scheduling_policy),
     )
 
 
@@ -101,11 +101,3 @@ def pool_lines(config: EngineConfig, bytes_per_token: int) -> list[str]:
         f"KV cache: room for {blocks * size / config.max_model_len:,.2f} sequences of "
         f"max_model_len {config.max_model_len:,}",
     ]
-
-
-def _policy(name: str) -> Policy:
-    try:
-        return Policy(name)
-    except ValueError:
-        known = " or ".join(policy.value for policy in Policy)
-        raise ConfigError(f"scheduling_policy {name} is not known: use {known}") from None

@@ -11,16 +11,11 @@ from engine.core.runner import StepCost
 from engine.events.codec import encode
 from engine.events.records import SCHEMA_VERSION, Header, Producer, Step
 from engine.events.trace import KeyframePolicy, TraceWriter
-from engine.llm import LLMEngine
+from engine.llm import KNOWS, LLMEngine
 
 EVENTS_PER_BLOCK = 2.0
 """Between keyframes. With half an event a block, as in a live recording, keyframes of a large pool would
 be most of the trace and a third of the time of a simulated hour."""
-
-KNOWS = [
-    "physical_blocks", "ref_counts", "fills", "block_hashes", "recompute", "latencies", "durations",
-    "queues",
-]  # fmt: skip
 
 
 class Shape(msgspec.Struct, frozen=True):

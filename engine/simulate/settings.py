@@ -86,14 +86,6 @@ def variations(options: Iterable[str]) -> list[Variation]:
     return [Variation({}), *(variation for variation in varied if variation.changes)]
 
 
-def policy(name: str) -> Policy:
-    """Raises ConfigError."""
-    try:
-        return Policy(name)
-    except ValueError:
-        raise ConfigError(f"scheduling_policy {name} is not known: use fcfs or priority") from None
-
-
 def _value(name: str, text: str) -> Any:
     kind = FIELDS.get(name, float)
     try:

@@ -11,7 +11,7 @@ from engine.events import TraceReader, measure_trace
 from engine.events.records import CopyOnWrite, Preempt, RequestRejected, Step
 from engine.export.perfetto import export_perfetto
 from engine.export.trace_events import COPIES, PREEMPTIONS, STEPS
-from tests.demo_data import TRACES
+from tests.demo_data import OVERVIEW, TRACES
 from tests.events.traces import busy_run, write_trace
 from tests.export.trace_event_format import check_document
 
@@ -40,14 +40,22 @@ def records(path, kind):
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
-def test_the_demo_is_in_the_format(path, tmp_path):
+def test_every_recorded_run_is_in_the_format(path, tmp_path):
     document = exported(path, tmp_path)
     check_document(document)
+    counts = counted(document)
+    assert counts["X", STEPS, "step"] == counts["X", STEPS, "model"] == measure_trace(path).steps
+
+
+def counted(document):
+    """How many events of a phase, a thread and a first word there are."""
     events = document["traceEvents"]
-    counts = Counter((e["ph"], e.get("tid"), e["name"].split()[0]) for e in events)
-    stats = measure_trace(path)
-    assert counts["X", STEPS, "step"] == stats.steps == 263
-    assert counts["X", STEPS, "model"] == stats.steps
+    return Counter((e["ph"], e.get("tid"), e["name"].split()[0]) for e in events)
+
+
+def test_the_demo_has_its_copies_and_preemptions(tmp_path):
+    counts = counted(exported(OVERVIEW, tmp_path))
+    assert counts["X", STEPS, "step"] == 263
     assert sum(n for (ph, tid, _), n in counts.items() if (ph, tid) == ("X", COPIES)) == 19
     assert counts["X", PREEMPTIONS, "preempted"] == 17
     assert counts["X", PREEMPTIONS, "resumed"] == 17
