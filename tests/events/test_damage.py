@@ -100,7 +100,8 @@ def test_no_flipped_bit_changes_what_is_read_without_a_word(good, data):
 @given(data=st.data())
 def test_lines_in_any_order_are_read_or_refused_in_one_line(good, data):
     """Left out, doubled, swapped, taken from elsewhere, or of another kind of JSON."""
-    lines = pyzstd.ZstdFile(good).read().splitlines(keepends=True)
+    right = pyzstd.ZstdFile(good).read().splitlines(keepends=True)
+    lines = list(right)
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(lines) - 1))
         match data.draw(st.sampled_from(["drop", "double", "move", "other", "edit"])):
@@ -113,7 +114,8 @@ def test_lines_in_any_order_are_read_or_refused_in_one_line(good, data):
             case "other":
                 lines[place] = data.draw(OTHER_LINES) + b"\n"
             case "edit":
-                lines[place] = edited(data, json.loads(lines[place]))
+                # A line that was right: those that are no JSON already are not edited.
+                lines[place] = edited(data, json.loads(data.draw(st.sampled_from(right))))
         if not lines:
             break
     complaints(good, pyzstd.compress(b"".join(lines)))
