@@ -187,6 +187,17 @@ def read_figures(page: Page) -> dict[str, str]:
     )
 
 
+def serious_faults(page: Page) -> list[tuple[str, list]]:
+    """What axe finds serious or critical on the page: rule and first places. Skips without axe."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        (fault["id"], [node["target"] for node in fault["nodes"]][:3])
+        for fault in found
+        if fault["impact"] in ("serious", "critical")
+    ]
+
+
 def open_pool(page: Page, url: str) -> None:
     """Load the page and wait for its first cells."""
     page.goto(url)

@@ -41,11 +41,8 @@ from engine.events.records import (
     TokenCounts,
     Totals,
 )
+from engine.llm import KNOWS
 
-KNOWS = [
-    *("physical_blocks", "ref_counts", "fills", "block_hashes"),
-    *("recompute", "latencies", "durations", "queues"),
-]
 WORDS = [
     "the ",
     "pool ",

@@ -12,7 +12,7 @@ from engine.lab.capacity import Sizing
 from engine.lab.model_shapes import model_shape
 from engine.lab.observation import observe_trace
 from engine.lab.reconciliation import own_sizing, reconcile
-from tests.dashboard.browser import chromium, needs_chromium, running_dashboard
+from tests.dashboard.browser import chromium, needs_chromium, running_dashboard, serious_faults
 
 pytestmark = needs_chromium
 WAIT = 60_000
@@ -119,14 +119,8 @@ def test_the_fullest_moment_of_the_watched_run_is_accounted_for(
 
 
 def test_the_page_is_free_of_serious_accessibility_faults(page: Page) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     expect_sizing(page, Sizing(12_288, 16, 12_400_000_000))
     page.get_by_test_id("stVegaLiteChart").locator("canvas").wait_for()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        faults = [
-            f"{fault['id']}: {fault['nodes'][0]['html'][:200]}"
-            for fault in axe.run(page).response["violations"]
-            if fault["impact"] in ("serious", "critical")
-        ]
-        assert not faults, f"{scheme}: {faults}"
+        assert serious_faults(page) == [], scheme

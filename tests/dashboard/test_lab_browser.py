@@ -18,7 +18,13 @@ from engine.lab import (
     run_all,
     static_usage,
 )
-from tests.dashboard.browser import CANVAS, chromium, needs_chromium, running_dashboard
+from tests.dashboard.browser import (
+    CANVAS,
+    chromium,
+    needs_chromium,
+    running_dashboard,
+    serious_faults,
+)
 from tests.dashboard.test_pages_browser import chart, tip_at
 from tests.dashboard.waiting import wait_for
 
@@ -175,9 +181,6 @@ def test_inputs_show_what_is_computed_after_they_were_away(page: Page) -> None:
 
 
 def test_the_page_has_no_fault_that_axe_finds(page: Page) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     assert_says(page, LabSettings(), 16_384)
     chart(page, SWEEP)
-    found = axe.run(page, context="[data-testid=stMain]").response["violations"]
-    serious = [rule for rule in found if rule["impact"] in ("serious", "critical")]
-    assert not serious, [(rule["id"], rule["nodes"][0]["html"][:200]) for rule in serious]
+    assert serious_faults(page) == []

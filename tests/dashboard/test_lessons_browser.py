@@ -11,7 +11,13 @@ from dashboard.lessons import LESSONS
 from dashboard.lessons.lesson import Choice, Lesson, Moment, Step
 from dashboard.lessons.run import Run
 from dashboard.source import DEMO_DATA, TRACE_SUFFIX
-from tests.dashboard.browser import CANVAS, chromium, needs_chromium, running_dashboard
+from tests.dashboard.browser import (
+    CANVAS,
+    chromium,
+    needs_chromium,
+    running_dashboard,
+    serious_faults,
+)
 from tests.dashboard.test_pages_browser import is_dark
 from tests.dashboard.waiting import wait_for
 
@@ -173,7 +179,6 @@ def test_two_runs_of_a_lesson_are_compared(page: Page, dashboard: str) -> None:
 
 
 def test_lessons_are_free_of_serious_accessibility_faults(page: Page, dashboard: str) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     for path in ("lessons", "lessons?lesson=three-wastes&step=1"):
         page.emulate_media(color_scheme="light")
         page.goto(f"{dashboard}/{path}")
@@ -185,10 +190,4 @@ def test_lessons_are_free_of_serious_accessibility_faults(page: Page, dashboard:
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             wait_for(lambda scheme=scheme: is_dark(page) == (scheme == "dark"), what=scheme)
-            found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-            serious = [
-                (fault["id"], [node["target"] for node in fault["nodes"]][:3])
-                for fault in found
-                if fault["impact"] in ("serious", "critical")
-            ]
-            assert serious == [], (path, scheme)
+            assert serious_faults(page) == [], (path, scheme)

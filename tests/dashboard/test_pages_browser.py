@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, TimeoutError, expect
 
 from dashboard.request_table import unfinished_rows
-from tests.dashboard.browser import chromium, needs_chromium, running_dashboard
+from tests.dashboard.browser import chromium, needs_chromium, running_dashboard, serious_faults
 from tests.dashboard.fake_engine import fake_engine
 from tests.dashboard.folding import folded, steps_of
 from tests.dashboard.simulated import SimulatedEngine, write_trace
@@ -192,7 +192,6 @@ def test_what_is_selected_stays_so_while_a_live_page_refreshes(
 def test_the_pages_are_free_of_serious_accessibility_faults(
     page: Page, dashboard: str, small_trace: Path
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     name = unfinished_rows(folded(small_trace, 150))[0].request
     for path in ("requests", "timeline", "preemptions", "compare"):
         page.emulate_media(color_scheme="light")
@@ -201,13 +200,7 @@ def test_the_pages_are_free_of_serious_accessibility_faults(
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             wait_for(lambda scheme=scheme: is_dark(page) == (scheme == "dark"), what=scheme)
-            found = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-            serious = [
-                (fault["id"], [node["target"] for node in fault["nodes"]][:3])
-                for fault in found
-                if fault["impact"] in ("serious", "critical")
-            ]
-            assert serious == [], (path, scheme)
+            assert serious_faults(page) == [], (path, scheme)
         assert page.get_by_test_id("stException").count() == 0
 
 

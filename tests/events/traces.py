@@ -7,18 +7,8 @@ import msgspec
 from engine.core.config import EngineConfig
 from engine.events import KeyframePolicy, TraceWriter, encode
 from engine.events.records import Gap, Header, Keyframe, Step
+from engine.llm import KNOWS
 from tests.core.driver import Driver, config, header
-
-KNOWS = [
-    "physical_blocks",
-    "ref_counts",
-    "fills",
-    "block_hashes",
-    "recompute",
-    "latencies",
-    "durations",
-    "queues",
-]
 
 
 class Often(KeyframePolicy):

@@ -4,7 +4,8 @@
                                                  its address differs in one bit, the piece's size
 """
 
-from engine.lab.allocators.allocator import Allocator, Extent
+from engine.lab.allocators.allocator import Extent
+from engine.lab.allocators.strips import StripAllocator
 
 
 def power_of_two(tokens: int) -> int:
@@ -12,7 +13,7 @@ def power_of_two(tokens: int) -> int:
     return 1 << max(0, tokens - 1).bit_length()
 
 
-class BuddyAllocator(Allocator):
+class BuddyAllocator(StripAllocator):
     """The power of two at or above the final length, taken when the sequence starts.
 
     It knows the final length to a factor of two (arXiv 2309.06180, §6.1: Orca (Pow2)). A memory that
@@ -23,8 +24,6 @@ class BuddyAllocator(Allocator):
     def __init__(self, memory: int) -> None:
         super().__init__(memory)
         self._pieces: dict[int, set[int]] = {}
-        self._taken: dict[int, Extent] = {}
-        self._free = memory
         start = 0
         for bit in reversed(range(memory.bit_length())):
             if memory & (1 << bit):
@@ -50,15 +49,12 @@ class BuddyAllocator(Allocator):
         while size > wanted:
             size //= 2
             self._pieces.setdefault(size, set()).add(start + size)
-        self._taken[sequence] = Extent(start, start + wanted)
+        self._strips[sequence] = Extent(start, start + wanted)
         self._free -= wanted
         return True
 
-    def grow(self, sequence: int, tokens: int) -> bool:
-        return tokens <= self.room(sequence)
-
     def release(self, sequence: int) -> None:
-        start, end = self._taken.pop(sequence)
+        start, end = self._strips.pop(sequence)
         size = end - start
         self._free += size
         while (buddy := start ^ size) in self._pieces.get(size, ()):
@@ -67,23 +63,7 @@ class BuddyAllocator(Allocator):
             size *= 2
         self._pieces.setdefault(size, set()).add(start)
 
-    def room(self, sequence: int) -> int:
-        return self._taken[sequence].slots
-
-    def extents(self, sequence: int) -> list[Extent]:
-        return [self._taken[sequence]]
-
-    def table_entries(self, sequence: int) -> int:
-        return 1
-
-    @property
-    def free(self) -> int:
-        return self._free
-
     def holes(self) -> list[Extent]:
         return sorted(
             Extent(start, start + size) for size, starts in self._pieces.items() for start in starts
         )
-
-    def usable(self, hole: Extent, demand: int) -> bool:
-        return hole.slots >= demand

@@ -8,17 +8,16 @@ much the holes have in sum.
 
 from bisect import bisect_left
 
-from engine.lab.allocators.allocator import Allocator, Extent
+from engine.lab.allocators.allocator import Extent
+from engine.lab.allocators.strips import StripAllocator
 
 
-class ContiguousAllocator(Allocator):
+class ContiguousAllocator(StripAllocator):
     """Strips whose length is known when a sequence starts: subclasses say how long."""
 
     def __init__(self, memory: int) -> None:
         super().__init__(memory)
         self._holes = [Extent(0, memory)] if memory else []
-        self._strips: dict[int, Extent] = {}
-        self._free = memory
 
     def fits_ever(self, final: int) -> bool:
         return self.demand(final, final) <= self.memory
@@ -34,9 +33,6 @@ class ContiguousAllocator(Allocator):
                 return True
         return False
 
-    def grow(self, sequence: int, tokens: int) -> bool:
-        return tokens <= self.room(sequence)
-
     def release(self, sequence: int) -> None:
         start, end = self._strips.pop(sequence)
         self._free += end - start
@@ -50,24 +46,8 @@ class ContiguousAllocator(Allocator):
             start = self._holes[before].start
         self._holes[before:after] = [Extent(start, end)]
 
-    def room(self, sequence: int) -> int:
-        return self._strips[sequence].slots
-
-    def extents(self, sequence: int) -> list[Extent]:
-        return [self._strips[sequence]]
-
-    def table_entries(self, sequence: int) -> int:
-        return 1
-
-    @property
-    def free(self) -> int:
-        return self._free
-
     def holes(self) -> list[Extent]:
         return list(self._holes)
-
-    def usable(self, hole: Extent, demand: int) -> bool:
-        return hole.slots >= demand
 
 
 class NaiveAllocator(ContiguousAllocator):
