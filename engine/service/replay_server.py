@@ -29,6 +29,7 @@ from engine.service.engine_thread import EngineStopped
 from engine.service.event_log import EventLog
 from engine.service.guards import OriginGuard
 from engine.service.ports import base_url, check_port, is_loopback
+from engine.service.viewer_connection import ViewerConnection
 from engine.service.viewers import Viewers
 
 log = logging.getLogger("glasspool")
@@ -171,5 +172,12 @@ def serve_replay(path: Path, host: str, port: int, speed: float) -> None:
     check_port(host, port, "--port")
     app = replay_app(TracePlayer(path, speed))
     log.info("replaying %s on %s, from the first viewer on", path, base_url(host, port))
-    config = {"log_level": "warning", "timeout_graceful_shutdown": 1}
-    uvicorn.run(app, host=host, port=port, ws_per_message_deflate=not is_loopback(host), **config)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        ws=ViewerConnection,
+        ws_per_message_deflate=not is_loopback(host),
+        log_level="warning",
+        timeout_graceful_shutdown=1,
+    )

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from engine.service.context import ServiceContext
 from engine.service.ports import is_loopback
+from engine.service.viewer_connection import ViewerConnection
 
 log = logging.getLogger("glasspool")
 SECONDS_FOR_LAST_BYTES = 3
@@ -32,6 +33,7 @@ def run_until_signal(
         app,
         host=host,
         port=port,
+        ws=ViewerConnection,
         log_level="warning",
         timeout_graceful_shutdown=SECONDS_FOR_LAST_BYTES,
         # On loopback nothing is won by fewer bytes, and each viewer would be compressed for alone.
