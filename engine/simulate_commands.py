@@ -136,7 +136,7 @@ def simulate(
         bool, typer.Option("--keep-traces", help="Write every run's trace to that folder too.")
     ] = False,
 ) -> None:
-    """Run the engine on a virtual clock, without a model: thousands of times faster than life."""
+    """Run the engine without a model on a virtual clock: what would come of a workload."""
     changes = {
         "block_size": block_size,
         "num_gpu_blocks_override": num_gpu_blocks_override,

@@ -47,6 +47,6 @@ def parse_cost(text: str) -> StepCost:
 def described(cost: StepCost) -> str:
     """One line for people."""
     return (
-        f"{1e3 * cost.step:.4g} ms a step + {1e6 * cost.prefill:.4g} µs a prefill token + "
+        f"{1e3 * cost.step:.4g} ms + {1e6 * cost.prefill:.4g} µs a prefill token + "
         f"{1e6 * cost.decode:.4g} µs a decoding sequence + {1e9 * cost.key:.4g} ns a key read"
     )
