@@ -195,8 +195,9 @@ def _fates(runs: list[DynamicRun]) -> None:
                 "running, mean": [run.mean_running for run in runs],
                 "waited": [run.waited for run in runs],
                 "mean wait (steps)": [round(run.mean_wait) for run in runs],
-                "held up by holes": [run.held_up_by_holes for run in runs],
-                "held up by waste": [run.held_up_by_waste for run in runs],
+                "could not be placed": [run.refused for run in runs],
+                "although enough memory was free": [run.refused_with_free for run in runs],
+                "although enough slots were empty": [run.refused_with_empty for run in runs],
                 "never fit": [run.never_fit for run in runs],
                 "preemptions": [run.preemptions for run in runs],
                 "done at step": [run.steps for run in runs],
@@ -210,16 +211,19 @@ def _fates(runs: list[DynamicRun]) -> None:
             "mean wait (steps)": st.column_config.NumberColumn(
                 format="localized", help="Over all that started"
             ),
-            "held up by holes": st.column_config.NumberColumn(
-                help="First in the queue, could not be placed at some step, though the free slots in "
-                "sum were enough"
+            "could not be placed": st.column_config.NumberColumn(
+                help="At some step, when it was their turn to start or to grow. Each counts once"
             ),
-            "held up by waste": st.column_config.NumberColumn(
-                help="First in the queue, could not be placed at some step, though the slots without a "
-                "token were enough for all tokens it will have"
+            "although enough memory was free": st.column_config.NumberColumn(
+                help="The slots that no sequence had were, in sum, as many as the allocator would have "
+                "taken: only their places were wrong"
+            ),
+            "although enough slots were empty": st.column_config.NumberColumn(
+                help="The slots without a token, also those that other sequences had, were enough for "
+                "all tokens still to come"
             ),
             "never fit": st.column_config.NumberColumn(
-                help="Refused: the empty memory has no room for them"
+                help="Turned away: the empty memory has no room for them"
             ),
             "preemptions": st.column_config.NumberColumn(
                 help="A sequence lost its memory to an older one and stored its tokens again"
