@@ -102,9 +102,9 @@ def print_dynamic(console: Console, runs: list[DynamicRun], every: float) -> Non
         )
     console.print(fate)
     console.print(
-        "could not be placed: at some step, when it was their turn to start or to grow; each counts once. "
-        "memory was free: as much as it would have taken, no sequence had it. slots were empty: without a "
-        "token, also where other sequences had them; enough for all its tokens"
+        "could not be placed: at some step, when it was their turn to start or to grow; each counts "
+        "once. memory was free: as much as it would have taken, no sequence had it. slots were empty: "
+        "without a token, also where other sequences had them; enough for all its tokens"
     )
 
 
