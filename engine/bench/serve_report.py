@@ -44,8 +44,8 @@ class ServeFigures(msgspec.Struct):
     duration: seconds from the first sending to the last end. Throughputs are per second of it.
     ttft: first content chunk since sending. itl: gaps between content chunks. tpot: first to last
     chunk over the tokens of each choice after its first, a value a request. Where answers were not
-    streamed, these three and chunks are None: they were not measured. e2el: sending to end. sent_late: sending after due. client_lag: how late the event loop was, sampled. client_cpu: share
-    of one core.
+    streamed, these three and chunks are None: nobody measured them. e2el: sending to end. sent_late:
+    sending after due. client_lag: how late the event loop was, sampled. client_cpu: share of one core.
     """
 
     streamed: bool

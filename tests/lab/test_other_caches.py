@@ -118,7 +118,7 @@ def test_what_keeps_another_cache_is_refused_by_name_and_reason(name):
 )
 def test_each_word_for_another_cache_is_enough_and_nothing_where_it_is_null(key):
     plain = sizes(32, 32, 4096, 8, head_dim=128)
-    with pytest.raises(ConfigError, match="^model "):
+    with pytest.raises(ConfigError, match=r"^model "):
         shape_of("model", plain | {key: 4})
     assert shape_of("model", plain | {key: None}).layers == 32
 
