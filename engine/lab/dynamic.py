@@ -22,6 +22,10 @@ from engine.lab.moment import Account, Holding, Moment, joined_holes
 from engine.workloads.lengths import Lengths
 
 MOMENTS = 60
+MOST_STEPS = 1_000_000
+"""Between two arrivals, on average."""
+MOST_MEMORY = 2**24
+"""Slots: every one of them can be a block, which is an object."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,10 @@ def lab_requests(lengths: Iterable[Lengths], every: float, seed: int) -> list[La
 
     The same for a seed.
     """
-    if not every > 0:
-        raise ConfigError(f"a request every {every} steps can't be: give a number above 0")
+    if not 0 < every <= MOST_STEPS:
+        raise ConfigError(
+            f"a request every {every:g} steps can't be: give a number above 0, at most {MOST_STEPS:,}"
+        )
     draw = Random(f"{seed} lab arrivals")
     requests, clock = [], 0.0
     for prompt, output in lengths:
@@ -92,8 +98,10 @@ def run_all(
     progress: Callable[[Kind], None] = lambda kind: None,
 ) -> list[DynamicRun]:
     """The same requests with each allocator over `memory` slots; one run a kind, in their order."""
-    if memory < 1:
-        raise ConfigError(f"memory is {memory} slots; it must be at least 1")
+    if not 1 <= memory <= MOST_MEMORY:
+        raise ConfigError(
+            f"memory is {memory} slots; it must be at least 1, at most {MOST_MEMORY:,}"
+        )
     runs = []
     for kind in kinds:
         progress(kind)
