@@ -92,8 +92,9 @@ def _rows(path: Path, file: TextIO) -> Iterator[_Row]:
     raise _error(
         path,
         1,
-        f"{_shown(first.strip())} is no header of a known trace: Azure has TIMESTAMP,ContextTokens,GeneratedTokens; "
-        "BurstGPT has Timestamp,…,Request tokens,Response tokens; Mooncake is JSON lines",
+        f"{_shown(first.strip())} is no header of a known trace: Azure has "
+        "TIMESTAMP,ContextTokens,GeneratedTokens; BurstGPT has Timestamp,…,Request tokens,"
+        "Response tokens; Mooncake is JSON lines",
     )
 
 

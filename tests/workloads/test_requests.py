@@ -39,7 +39,8 @@ def test_prompts_stay_as_they_are_when_the_outputs_mean_changes():
 def test_lengths_beyond_what_can_be_made_up_are_refused(factor):
     with pytest.raises(WorkloadError, match="is more than 10,000,000: give shorter lengths"):
         list(scaled([WorkloadRequest(0, 10, 1)], length=factor))
-    assert list(scaled([WorkloadRequest(0, 10, 1)], length=1_000_000))[0].prompt_tokens == 10**7
+    (longest,) = scaled([WorkloadRequest(0, 10, 1)], length=1_000_000)
+    assert longest.prompt_tokens == 10**7
 
 
 def test_prompt_and_output_lengths_are_independent():
