@@ -86,6 +86,10 @@ REFUSED = {
         "an index of each token",
     ),
     "V of another width": (sizes(48, 64, 4096, 4, head_dim=192, v_head_dim=128), "has V of 128"),
+    "V of another width than the quotient": (
+        sizes(48, 64, 4096, 4, v_head_dim=128),
+        "has V of 128 numbers a head beside K of 64",
+    ),
     "bert-base": (sizes(12, 12, 768, architectures=["BertForMaskedLM"]), "is an encoder"),
     "Pixtral-12B": (
         {"text_config": {"num_hidden_layers": 40, "num_attention_heads": 32, "hidden_size": 5120}},
@@ -129,6 +133,7 @@ COUNTED = {
     "gemma-7b": (sizes(28, 16, 3072, 16, head_dim=256), 28, 16, 256),
     "a part of gemma": ({"text_config": sizes(18, 8, 2048, 1, model_type="gemma")}, 18, 1, 256),
     "a part of qwen3": ({"llm_config": sizes(28, 16, 1024, 8, model_type="qwen3")}, 28, 8, 128),
+    "V of the same width": (sizes(48, 64, 8192, 4, v_head_dim=128), 48, 4, 128),
     "DeepSeek-VL": ({"language_config": sizes(30, 32, 4096, 32)}, 30, 32, 128),
     "Mistral-7B-v0.3": (sizes(32, 32, 4096, 8, sliding_window=None), 32, 8, 128),
     "Qwen2.5-0.5B": (
