@@ -80,10 +80,10 @@ def _reason(config: dict[str, Any]) -> str | None:
         return f"has layers of different shapes ({unequal}): they are not counted here"
     if _named(config, _INDEX) is not None:
         return "keeps an index of each token besides K and V: it is not counted here"
-    v_width, hidden = config.get("v_head_dim"), config.get("hidden_size")
-    k_width = config.get("head_dim")
-    if k_width is None and isinstance(hidden, int):
-        k_width = hidden // (config.get("num_attention_heads") or 1)
+    v_width, k_width = config.get("v_head_dim"), config.get("head_dim")
+    hidden, heads = config.get("hidden_size"), config.get("num_attention_heads")
+    if k_width is None and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
+        k_width = hidden // heads
     if v_width is not None and v_width != k_width:
         return f"has V of {v_width} numbers a head beside K of {k_width}: they are not counted here"
     return None

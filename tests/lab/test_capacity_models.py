@@ -81,6 +81,8 @@ def test_the_text_part_of_a_model_with_images_is_read():
         ({"num_hidden_layers": None}, "its config has no num_hidden_layers"),
         ({"num_hidden_layers": "many"}, "num_hidden_layers is 'many'"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_attention_heads": "many"}, "num_attention_heads is 'many'"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0"),
         ({"num_key_value_heads": 5}, "32 query heads cannot share 5 KV heads"),
         ({"num_key_value_heads": 1.5}, "num_key_value_heads is 1.5"),
         ({"hidden_size": 4097}, "does not divide by 32 heads"),
