@@ -34,12 +34,11 @@ def dynamic_sentences(runs: list[DynamicRun]) -> list[str]:
     """What the dynamic form shows, in Markdown sentences."""
     of = {run.kind: run for run in runs}
     paged, exact, naive = of[Kind.PAGED], of[Kind.EXACT], of[Kind.NAIVE]
-    if exact.held_up_by_holes:
+    if exact.refused_with_free:
         holes = (
             "exact reserves no slot in vain, yet "
-            f"{plural(exact.held_up_by_holes, 'request')} waited at the head of the queue although the "
-            "free slots in sum were enough: no single hole was long enough. Blocks can lie anywhere, "
-            "so paged never has this."
+            f"{plural(exact.refused_with_free, 'request')} could not be placed although enough memory "
+            "was free: no single hole was long enough. Blocks can lie anywhere, so paged never has this."
         )
     else:
         holes = (

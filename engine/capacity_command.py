@@ -101,8 +101,10 @@ def capacity(
         budget, memory = _memory(
             shape, kv_cache_memory, gpu_memory, gpu_memory_utilization, weights, overhead
         )
-        dtype = dtype or shape.dtype
-        size = block_size or (seen.block_size if seen is not None else 16)
+        dtype = shape.dtype if dtype is None else dtype
+        size = block_size
+        if size is None:
+            size = seen.block_size if seen is not None else 16
         sizing = Sizing(shape.bytes_per_token(dtype), size, memory)
     else:
         budget, dtype, sizing = None, header.dtype, own_sizing(seen)

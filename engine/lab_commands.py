@@ -165,7 +165,7 @@ def _shape(text: str) -> KvShape:
         numbers = []
     if len(numbers) != 4:
         raise ConfigError(
-            f"{text} is no known shape: use one of {', '.join(SHAPES)}, or write "
+            f"{text or 'an empty text'} is no known shape: use one of {', '.join(SHAPES)}, or write "
             "kv_heads,head_dim,layers,bytes like 8,128,32,2"
         )
     return KvShape(*numbers)
@@ -177,7 +177,7 @@ def _numbers(text: str) -> tuple[int, ...]:
     except ValueError:
         numbers = ()
     if not numbers or min(numbers) < 1:
-        raise ConfigError(f"{text} is no list of numbers above 0: write it like 1,8,32")
+        raise ConfigError(f"{text!r} is no list of numbers above 0: write it like 1,8,32")
     return numbers
 
 

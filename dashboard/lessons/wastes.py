@@ -194,10 +194,10 @@ def _external(facts: Facts) -> Step:
         "this one is simulated: the lab lets the recorded requests come and go "
         f"{ROUNDS} times, and gives each one piece of exactly its final length.",
         ask=f"Of {exact.requests} requests, how many are held up although enough slots are free in sum?",
-        question=Number(exact.held_up_by_holes, "request", slack=exact.requests // 12),
+        question=Number(exact.refused_with_free, "request", slack=exact.requests // 12),
         source="The simulation says",
         because=f"{100 * exact.mean.share(Use.EXTERNAL):.0f} % of the memory lies in such holes on "
-        f"average. With blocks of {facts.block_size} it is {blocks.held_up_by_holes}: every free "
+        f"average. With blocks of {facts.block_size} it is {blocks.refused_with_free}: every free "
         "block is as good as any other.",
         at=Moment(PAGED, facts.paged.seq),
         shows=Moment(PAGED, facts.paged.seq),
@@ -233,7 +233,7 @@ LESSON = Lesson(
             f.block_size / 4 < f.empty < 3 * f.block_size / 4
         ),
         "holes hold requests up where each needs one piece, and never with blocks": lambda f: (
-            f.exact.held_up_by_holes > 0 == f.blocks.held_up_by_holes
+            f.exact.refused_with_free > 0 == f.blocks.refused_with_free
         ),
         "blocks have no external waste": lambda f: f.blocks.mean.share(Use.EXTERNAL) == 0,
     },

@@ -166,6 +166,7 @@ def _dynamic(choices: Choices, changed: float) -> None:
     st.markdown("**On average, from the first arrival to the last**")
     shares_chart(shares, KINDS)
     _fates(runs)
+    _refusals(runs)
     st.markdown("\n".join(f"- {line}" for line in dynamic_sentences(runs)))
 
 
@@ -195,9 +196,6 @@ def _fates(runs: list[DynamicRun]) -> None:
                 "running, mean": [run.mean_running for run in runs],
                 "waited": [run.waited for run in runs],
                 "mean wait (steps)": [round(run.mean_wait) for run in runs],
-                "held up by holes": [run.held_up_by_holes for run in runs],
-                "held up by waste": [run.held_up_by_waste for run in runs],
-                "never fit": [run.never_fit for run in runs],
                 "preemptions": [run.preemptions for run in runs],
                 "done at step": [run.steps for run in runs],
             }
@@ -210,17 +208,6 @@ def _fates(runs: list[DynamicRun]) -> None:
             "mean wait (steps)": st.column_config.NumberColumn(
                 format="localized", help="Over all that started"
             ),
-            "held up by holes": st.column_config.NumberColumn(
-                help="First in the queue, could not be placed at some step, though the free slots in "
-                "sum were enough"
-            ),
-            "held up by waste": st.column_config.NumberColumn(
-                help="First in the queue, could not be placed at some step, though the slots without a "
-                "token were enough for all tokens it will have"
-            ),
-            "never fit": st.column_config.NumberColumn(
-                help="Refused: the empty memory has no room for them"
-            ),
             "preemptions": st.column_config.NumberColumn(
                 help="A sequence lost its memory to an older one and stored its tokens again"
             ),
@@ -229,6 +216,40 @@ def _fates(runs: list[DynamicRun]) -> None:
             ),
         },
         alt="What became of the requests with each allocator",
+    )
+
+
+def _refusals(runs: list[DynamicRun]) -> None:
+    st.markdown("**Requests that could not be placed**")
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "allocator": KINDS,
+                "could not be placed": [run.refused for run in runs],
+                "although enough memory was free": [run.refused_with_free for run in runs],
+                "although enough slots were empty": [run.refused_with_empty for run in runs],
+                "never fit": [run.never_fit for run in runs],
+            }
+        ),
+        hide_index=True,
+        key="lab-refusals",
+        column_config={
+            "could not be placed": st.column_config.NumberColumn(
+                help="At some step, when it was their turn to start or to grow. Each counts once"
+            ),
+            "although enough memory was free": st.column_config.NumberColumn(
+                help="The slots that no sequence had were, in sum, as many as the allocator would have "
+                "taken: only their places were wrong"
+            ),
+            "although enough slots were empty": st.column_config.NumberColumn(
+                help="The slots without a token, also those that other sequences had, were enough for "
+                "all tokens still to come"
+            ),
+            "never fit": st.column_config.NumberColumn(
+                help="Turned away: the empty memory has no room for them"
+            ),
+        },
+        alt="Requests that could not be placed with each allocator, and with how much memory free",
     )
 
 

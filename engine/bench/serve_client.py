@@ -11,6 +11,7 @@ import msgspec
 
 from engine.bench.serve_prompts import Endpoint
 from engine.bench.serve_stream import StreamReading, error_message
+from engine.bench.serve_whole import WholeReading
 from engine.core.config import ConfigError
 from engine.workloads.request import WorkloadRequest
 
@@ -34,7 +35,8 @@ class RequestRecord:
     """One request of a run. Times are seconds on the monotonic clock.
 
     due: when the schedule wanted it sent. sent: when it was. ended: when its answer, or the attempt,
-    was over. cut_off: it had not ended when the run was stopped.
+    was over. cut_off: it had not ended when the run was stopped. reading: of its answer, which comes
+    whole where it is a beam search's.
     """
 
     def __init__(self, due: float, request: WorkloadRequest) -> None:
@@ -43,7 +45,9 @@ class RequestRecord:
         self.asked_output_tokens = request.n * request.output_tokens
         self.sent = due
         self.ended: float | None = None
-        self.reading = StreamReading(request.n)
+        self.reading: StreamReading | WholeReading = (
+            WholeReading(request.n) if request.use_beam_search else StreamReading(request.n)
+        )
         self.failure: Failure | None = None
         self.cut_off = False
 
@@ -105,7 +109,7 @@ class Client:
         record.sent = time.monotonic()
         try:
             with self._http() as http:
-                record.failure = await self._stream(http, record, body)
+                record.failure = await self._ask(http, record, body)
         except httpx.HTTPError as error:
             record.failure = Failure(None, _said(error))
         except asyncio.CancelledError:
@@ -114,15 +118,15 @@ class Client:
         finally:
             record.ended = time.monotonic()
 
-    async def _stream(
+    async def _ask(
         self, http: httpx.AsyncClient, record: RequestRecord, body: bytes
     ) -> Failure | None:
         async with http.stream("POST", self.endpoint.path, content=body) as answer:
             if answer.status_code != 200:
                 return Failure(answer.status_code, error_message(await answer.aread()))
             kind = answer.headers.get("content-type", "no content type")
-            if not kind.startswith("text/event-stream"):
-                return Failure(200, f"the answer is {kind}, not a stream: this server can't stream")
+            if not kind.startswith(record.reading.media_type):
+                return Failure(200, f"the answer is {kind}, not {record.reading.media_type}")
             async for data in answer.aiter_raw():
                 record.reading.feed(data, time.monotonic())
             fault = record.reading.fault()

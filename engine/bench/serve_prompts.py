@@ -9,7 +9,8 @@ Prompts differ from one another from their first token on, so that a prefix cach
 share, but for blocks to which a workload gives equal names: these are equal here too.
 
 A request for several answers draws them, by a seed of its own: greedy ones would be all the same, and
-some servers refuse that. All may be as long as the longest one that the workload names.
+some servers refuse that. All may be as long as the longest one that the workload names. A beam search
+is asked whole: servers don't stream it.
 """
 
 from enum import StrEnum
@@ -28,6 +29,7 @@ WORDS = (
     *("head", "house", "service", "friend", "father", "power", "hour", "game", "line", "end"),
     *("member", "law", "car", "city"),
 )
+_STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 _BYTE_TO_ID = bytes(128 + byte % 128 for byte in range(256))
 _BYTE_TO_WORD = tuple(WORDS[byte % len(WORDS)] for byte in range(256))
 
@@ -51,8 +53,6 @@ class Prompts:
         self.seed = seed
         self._common = {
             "model": model,
-            "stream": True,
-            "stream_options": {"include_usage": True},
             # Sent only where asked for: OpenAI's own service refuses parameters it does not know.
             **({"ignore_eos": True} if ignore_eos else {}),
         }
@@ -65,9 +65,11 @@ class Prompts:
         else:
             text = " ".join(_BYTE_TO_WORD[byte] for byte in drawn)
             prompt = {"messages": [{"role": "user", "content": text}]}
-        if request.n > 1:
-            sampling = {"n": request.n, "temperature": 1, "seed": number}
+        if request.use_beam_search:
+            way = {"n": request.n, "use_beam_search": True, "temperature": 0}
+        elif request.n > 1:
+            way = {"n": request.n, "temperature": 1, "seed": number, **_STREAMED}
         else:
-            sampling = {"temperature": 0}
-        asked = {"max_tokens": request.output_tokens, **sampling}
+            way = {"temperature": 0, **_STREAMED}
+        asked = {"max_tokens": request.output_tokens, **way}
         return msgspec.json.encode({**self._common, **asked, **prompt})

@@ -43,11 +43,12 @@ class ServeFigures(msgspec.Struct):
 
     duration: seconds from the first sending to the last end. Throughputs are per second of it.
     ttft: first content chunk since sending. itl: gaps between content chunks. tpot: first to last
-    chunk over the tokens of each choice after its first, a value a request. e2el: sending to end.
-    sent_late: sending after due. client_lag: how late the event loop was, sampled. client_cpu: share
-    of one core.
+    chunk over the tokens of each choice after its first, a value a request. Where answers were not
+    streamed, these three and chunks are None: nobody measured them. e2el: sending to end. sent_late:
+    sending after due. client_lag: how late the event loop was, sampled. client_cpu: share of one core.
     """
 
+    streamed: bool
     completed: int
     failed: int
     cut_off: int
@@ -59,12 +60,12 @@ class ServeFigures(msgspec.Struct):
     total_output_tokens: int | None
     asked_input_tokens: int
     asked_output_tokens: int
-    chunks: int
+    chunks: int | None
     mean_concurrent_requests: float | None
     max_concurrent_requests: int
-    ttft_ms: Spread
-    itl_ms: Spread
-    tpot_ms: Spread
+    ttft_ms: Spread | None
+    itl_ms: Spread | None
+    tpot_ms: Spread | None
     e2el_ms: Spread
     sent_late_ms: Spread
     client_lag_ms: Spread
@@ -104,7 +105,9 @@ def figures(load: Load, settings: ServeBenchSettings) -> ServeFigures:
     inputs = _total([record.reading.prompt_tokens for record in ok])
     outputs = _total([record.reading.output_tokens for record in ok])
     total = None if inputs is None or outputs is None else inputs + outputs
+    streamed = settings.streamed
     result = ServeFigures(
+        streamed=streamed,
         completed=len(ok),
         failed=sum(record.failure is not None for record in records),
         cut_off=sum(record.cut_off for record in records),
@@ -116,12 +119,12 @@ def figures(load: Load, settings: ServeBenchSettings) -> ServeFigures:
         total_output_tokens=outputs,
         asked_input_tokens=sum(record.asked_prompt_tokens for record in ok),
         asked_output_tokens=sum(record.asked_output_tokens for record in ok),
-        chunks=sum(r.reading.chunks for r in ok),
+        chunks=sum(r.reading.chunks for r in ok) if streamed else None,
         mean_concurrent_requests=_rate(math.fsum(r.ended - r.sent for r in records), duration),
         max_concurrent_requests=_most_at_once(records),
-        ttft_ms=spread_ms([r.reading.first - r.sent for r in ok if r.reading.first is not None]),
-        itl_ms=spread_ms([gap for record in ok for gap in record.reading.gaps]),
-        tpot_ms=spread_ms([value for r in ok if (value := _per_token(r)) is not None]),
+        ttft_ms=_first_tokens(ok) if streamed else None,
+        itl_ms=spread_ms([gap for r in ok for gap in r.reading.gaps]) if streamed else None,
+        tpot_ms=_token_times(ok) if streamed else None,
         e2el_ms=spread_ms([record.ended - record.sent for record in ok]),
         sent_late_ms=spread_ms([max(0.0, record.sent - record.due) for record in records]),
         client_lag_ms=spread_ms(load.lags),
@@ -145,6 +148,14 @@ def _rate(amount: float | None, duration: float) -> float | None:
 
 def _total(counts: Sequence[int | None]) -> int | None:
     return None if None in counts else sum(counts)
+
+
+def _first_tokens(ok: Sequence[RequestRecord]) -> Spread:
+    return spread_ms([r.reading.first - r.sent for r in ok if r.reading.first is not None])
+
+
+def _token_times(ok: Sequence[RequestRecord]) -> Spread:
+    return spread_ms([value for r in ok if (value := _per_token(r)) is not None])
 
 
 def _per_token(record: RequestRecord) -> float | None:
@@ -192,7 +203,12 @@ def _notes(
     if uncounted:
         notes.append(f"{uncounted} of {len(ok)} answers came without usage: tokens are unknown")
     silent = sum(record.reading.first is None for record in ok)
-    if silent:
+    if not result.streamed:
+        notes.append(
+            "answers came whole, as a beam search is not streamed: the time to the first token and "
+            "those between tokens were not measured"
+        )
+    elif silent:
         notes.append(f"{silent} of {len(ok)} answers had no text: they have no TTFT")
     outputs = result.total_output_tokens
     if outputs is not None and outputs < result.asked_output_tokens:

@@ -38,17 +38,17 @@ class ServeBenchSettings(WorkloadSettings, kw_only=True):
             raise ConfigError(f"--timeout is {self.timeout:g}; it must be above 0")
         if math.isinf(self.timeout):
             raise ConfigError("--timeout is inf; give a number")
-        if self.workload is Workload.BEAM:
-            raise ConfigError(
-                "a beam search does not stream, and this measures streams: take --workload parallel, "
-                "or glasspool simulate --workload beam"
-            )
         super().__post_init__()
 
     @property
     def closed_loop(self) -> bool:
         """Whether a request is sent because another one ended."""
         return self.all_at_once and self.max_concurrency is not None
+
+    @property
+    def streamed(self) -> bool:
+        """Whether answers come token by token. Servers give those of a beam search whole."""
+        return self.workload is not Workload.BEAM
 
     def requests(self) -> list[WorkloadRequest]:
         """All requests of the run. Raises WorkloadError for a trace that cannot be read."""

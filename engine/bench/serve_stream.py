@@ -26,14 +26,16 @@ class _Choice(msgspec.Struct):
         return bool(self.text or delta.content or delta.reasoning_content or delta.reasoning)
 
 
-class _Usage(msgspec.Struct):
+class Usage(msgspec.Struct):
+    """Tokens as a server counted them."""
+
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: Usage | None = None
     error: object = None
 
 
@@ -47,6 +49,8 @@ class StreamReading:
     before. gaps: between content chunks of a choice. prompt_tokens, output_tokens: from the server's
     usage, all choices together; None where it sent none.
     """
+
+    media_type = "text/event-stream"
 
     def __init__(self, n: int = 1) -> None:
         self.n = n

@@ -78,7 +78,10 @@ def _latencies(figures: ServeFigures) -> Table:
         ("sent late", figures.sent_late_ms),
         ("client's loop late", figures.client_lag_ms),
     ):
-        table.add_row(name, f"{spread.count:,}", *_cells(spread))
+        if spread is None:
+            table.add_row(name, "not measured", *["–"] * 5)
+        else:
+            table.add_row(name, f"{spread.count:,}", *_cells(spread))
     return table
 
 

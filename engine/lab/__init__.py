@@ -8,7 +8,7 @@
         usage.kind, usage.stored, usage.taken, usage.utilisation, usage.wasted_per_sequence
     requests = lab_requests(sample.lengths[:400], every=5.0, seed=0)
     for run in run_all(requests, 16_384, settings):          # arrivals and departures in time
-        run.kind, run.mean, run.held_up_by_holes, run.moments[30].address_map()
+        run.kind, run.mean, run.refused_with_free, run.moments[30].address_map()
 
 Lengths are tokens whose KV is stored; memory is counted in slots, room for one token each.
 """

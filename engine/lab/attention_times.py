@@ -75,7 +75,9 @@ def read_attention(path: Path) -> Measured:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from None
+        raise ConfigError(
+            f"{path}: {error.strerror}; give the file that `glasspool bench attention --out FOLDER` wrote"
+        ) from None
     try:
         found = msgspec.json.decode(data, type=list[AttentionRow] | Measured)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

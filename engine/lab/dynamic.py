@@ -22,6 +22,10 @@ from engine.lab.moment import Account, Holding, Moment, joined_holes
 from engine.workloads.lengths import Lengths
 
 MOMENTS = 60
+MOST_STEPS = 1_000_000
+"""Between two arrivals, on average."""
+MOST_MEMORY = 2**24
+"""Slots: every one of them can be a block, which is an object."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,15 @@ class DynamicRun:
     """What became of the requests with one allocator.
 
     Means (`mean`, mean_running, mean_waiting) are over the steps from the first arrival to the last;
-    `moments` are spread evenly over them. steps: until the last request had left. never_fit: requests
-    refused, as the empty memory has no room for them. waited: requests that did not start at the step
-    they arrived at. mean_wait: steps, over all that started. Of the requests at the head of the queue,
-    held_up_by_holes could not be placed at some step although free slots in sum were enough, and
-    held_up_by_waste although slots without a token were enough for all the tokens they will have.
+    `moments` are spread evenly over them. steps: until the last request had left. waited: requests
+    that did not start at the step they arrived at. mean_wait: steps, over all that started.
     recomputed: tokens that preempted sequences stored once more.
+
+    refused: requests that could not be placed at some step: when it was their turn to start or to grow,
+    or, the never_fit among them, as the empty memory has no room for them. Each counts once. Of them,
+    refused_with_free: although the slots that no sequence had were as many as the allocator would have
+    taken for it; refused_with_empty: although the slots without a token, also those that others had,
+    were enough for all the tokens it was still to store.
     """
 
     kind: Kind
@@ -54,11 +61,12 @@ class DynamicRun:
     mean_waiting: float
     peak_running: int
     steps: int
-    never_fit: int
     waited: int
     mean_wait: float
-    held_up_by_holes: int
-    held_up_by_waste: int
+    refused: int
+    refused_with_free: int
+    refused_with_empty: int
+    never_fit: int
     preemptions: int
     recomputed: int
     moments: tuple[Moment, ...]
@@ -69,8 +77,10 @@ def lab_requests(lengths: Iterable[Lengths], every: float, seed: int) -> list[La
 
     The same for a seed.
     """
-    if not every > 0:
-        raise ConfigError(f"a request every {every} steps can't be: give a number above 0")
+    if not 0 < every <= MOST_STEPS:
+        raise ConfigError(
+            f"a request every {every:g} steps can't be: give a number above 0, at most {MOST_STEPS:,}"
+        )
     draw = Random(f"{seed} lab arrivals")
     requests, clock = [], 0.0
     for prompt, output in lengths:
@@ -88,8 +98,10 @@ def run_all(
     progress: Callable[[Kind], None] = lambda kind: None,
 ) -> list[DynamicRun]:
     """The same requests with each allocator over `memory` slots; one run a kind, in their order."""
-    if memory < 1:
-        raise ConfigError(f"memory is {memory} slots; it must be at least 1")
+    if not 1 <= memory <= MOST_MEMORY:
+        raise ConfigError(
+            f"memory is {memory} slots; it must be at least 1, at most {MOST_MEMORY:,}"
+        )
     runs = []
     for kind in kinds:
         progress(kind)
@@ -110,7 +122,7 @@ def run_allocator(
     return simulation.result(kind)
 
 
-_LEAVE, _GROW, _ARRIVE = range(3)
+_LEAVE, _GROW, _TURN_AWAY, _ARRIVE = range(4)
 
 
 @dataclass
@@ -145,7 +157,11 @@ class _Simulation:
         self.turn = 0
         self.now = self.start = requests[0].arrival if requests else 0
         self.end = requests[-1].arrival + 1 if requests else 0
-        self.events = [(requests[number].arrival, _ARRIVE, number, 0) for number in self.placeable]
+        fitting = set(self.placeable)
+        self.events = [
+            (request.arrival, _ARRIVE if number in fitting else _TURN_AWAY, number, 0)
+            for number, request in enumerate(requests)
+        ]
         heapq.heapify(self.events)
         self.arrived = 0
         steps = self.end - self.start
@@ -159,8 +175,9 @@ class _Simulation:
         self.running_steps = self.waiting_steps = 0
         self.peak_running = 0
         self.started_at: dict[int, int] = {}
-        self.holes: set[int] = set()
-        self.waste: set[int] = set()
+        self.refused: set[int] = set()
+        self.refused_with_free: set[int] = set()
+        self.refused_with_empty: set[int] = set()
         self.preemptions = self.recomputed = 0
 
     def run(self) -> None:
@@ -172,6 +189,9 @@ class _Simulation:
                 if kind == _ARRIVE:
                     heapq.heappush(self.queue, number)
                     self.arrived += 1
+                elif kind == _TURN_AWAY:
+                    final = self.requests[number].final
+                    self._refuse(number, self.allocator.demand(final, final), final)
                 elif number in self.running and self.running[number].turn == turn:
                     if kind == _LEAVE:
                         self._stop(number)
@@ -193,11 +213,12 @@ class _Simulation:
             mean_waiting=self.waiting_steps / steps,
             peak_running=self.peak_running,
             steps=self.now - self.start,
-            never_fit=len(self.requests) - len(self.placeable),
             waited=sum(wait > 0 for wait in waits),
             mean_wait=sum(waits) / len(waits) if waits else 0.0,
-            held_up_by_holes=len(self.holes),
-            held_up_by_waste=len(self.waste),
+            refused=len(self.refused),
+            refused_with_free=len(self.refused_with_free),
+            refused_with_empty=len(self.refused_with_empty),
+            never_fit=len(self.requests) - len(self.placeable),
             preemptions=self.preemptions,
             recomputed=self.recomputed,
             moments=tuple(self.moments),
@@ -207,8 +228,10 @@ class _Simulation:
 
     def _grow(self, number: int) -> None:
         """Room for this step's token of the sequence, taken from the last in order where none is left."""
-        sequence = self.running[number]
-        while not self.allocator.grow(number, sequence.stored(self.now)):
+        wanted, final = self.running[number].stored(self.now), self.requests[number].final
+        while not self.allocator.grow(number, wanted):
+            lacking = self.allocator.demand(wanted, final) - self.allocator.room(number)
+            self._refuse(number, lacking, final - wanted)
             victim = max(self.running)
             tokens = self.running[victim].stored(self.now)
             self._stop(victim)
@@ -226,10 +249,7 @@ class _Simulation:
             number = self.queue[0]
             tokens, final = self._wants(number)
             if not self.allocator.admit(number, tokens, final):
-                if self.allocator.free >= self.allocator.demand(tokens, final):
-                    self.holes.add(number)
-                if self.allocator.memory - self._stored() >= final:
-                    self.waste.add(number)
+                self._refuse(number, self.allocator.demand(tokens, final), final)
                 return
             heapq.heappop(self.queue)
             self.turn += 1
@@ -237,6 +257,14 @@ class _Simulation:
             self.tokens_at_zero += tokens - self.now
             self.started_at.setdefault(number, self.now)
             self._plan(number)
+
+    def _refuse(self, number: int, demand: int, to_come: int) -> None:
+        """Count a request that got no `demand` slots, and has `to_come` tokens to store from now on."""
+        self.refused.add(number)
+        if self.allocator.free >= demand:
+            self.refused_with_free.add(number)
+        if self.allocator.memory - self._stored() >= to_come:
+            self.refused_with_empty.add(number)
 
     def _wants(self, number: int) -> tuple[int, int]:
         request = self.requests[number]

@@ -1,7 +1,7 @@
 """What of a model decides the size of its KV cache: from a config.json, or from a small table.
 
 Only the JSON is read, so neither torch nor transformers is needed. Models that keep something else
-than K and V of each token in each layer are refused by name: their size is another arithmetic.
+than K and V of each token in each layer are refused by name (engine/lab/other_caches.py).
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from engine.core.config import ConfigError
+from engine.lab.other_caches import refuse_other_caches
 
 ITEM_BYTES: Mapping[str, int] = {
     "float64": 8,
@@ -71,12 +72,19 @@ def item_bytes(dtype: str) -> int:
         raise ConfigError(f"dtype {dtype} is not known: use {', '.join(ITEM_BYTES)}") from None
 
 
-def _published(hub: str, layers: int, heads: int, kv_heads: int, head_dim: int, parameters: int):
+def _published(
+    hub: str,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    parameters: int,
+    dtype: str = "bfloat16",
+) -> ModelShape:
     """A row of the table; the weights are of 16 bit each."""
-    name = hub.partition("/")[2]
-    return ModelShape(
-        name, layers, kv_heads, head_dim, heads, "bfloat16", 2 * parameters, f"config.json of {hub}"
-    )
+    name = hub.partition("/")[2].removesuffix("-hf")
+    source = f"config.json of {hub}"
+    return ModelShape(name, layers, kv_heads, head_dim, heads, dtype, 2 * parameters, source)
 
 
 #   hub name, layers, query heads, KV heads, head_dim, parameters (tied ones counted once)
@@ -89,8 +97,8 @@ PUBLIC_MODELS: tuple[ModelShape, ...] = (
     _published("Qwen/Qwen3-8B", 36, 32, 8, 128, 8_190_735_360),
     _published("Qwen/Qwen3-32B", 64, 64, 8, 128, 32_762_123_264),
     _published("TinyLlama/TinyLlama-1.1B-Chat-v1.0", 22, 32, 4, 64, 1_100_048_384),
-    _published("meta-llama/Llama-2-7b", 32, 32, 32, 128, 6_738_415_616),
-    _published("meta-llama/Llama-2-70b", 80, 64, 8, 128, 68_976_648_192),
+    _published("meta-llama/Llama-2-7b-hf", 32, 32, 32, 128, 6_738_415_616, "float16"),
+    _published("meta-llama/Llama-2-70b-hf", 80, 64, 8, 128, 68_976_648_192, "float16"),
     _published("meta-llama/Llama-3.2-1B", 16, 32, 8, 64, 1_235_814_400),
     _published("meta-llama/Llama-3.2-3B", 28, 24, 8, 128, 3_212_749_824),
     _published("meta-llama/Llama-3.1-8B", 32, 32, 8, 128, 8_030_261_248),
@@ -98,6 +106,10 @@ PUBLIC_MODELS: tuple[ModelShape, ...] = (
     _published("mistralai/Mistral-7B-v0.3", 32, 32, 8, 128, 7_248_023_552),
     _published("google/gemma-2b", 18, 8, 1, 256, 2_506_172_416),
 )
+_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv")
+_TEXT_PARTS = ("text_config", "llm_config", "language_config")
+# Defaults of transformers' classes that are not hidden_size / heads; a config may leave them out.
+HEAD_DIMS = {"gemma": 256, "qwen3": 128, "qwen3_vl_text": 128}
 _VARIANTS = {"instruct", "chat", "base", "hf", "it"}
 
 
@@ -144,10 +156,10 @@ def read_shape(folder: Path) -> ModelShape:
 def shape_of(name: str, config: dict[str, Any]) -> ModelShape:
     """The shape that a decoded config.json describes. Raises ConfigError for one that it cannot be."""
     config = _text_config(name, config)
-    _refuse_other_caches(name, config)
+    refuse_other_caches(name, config)
     layers = _number(name, config, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
     heads = _number(name, config, "num_attention_heads", "n_head", "n_heads")
-    head_dim = _first(config, "head_dim", "kv_channels")
+    head_dim = _first(config, "head_dim", "kv_channels") or HEAD_DIMS.get(config.get("model_type"))
     if head_dim is None:
         hidden = _number(name, config, "hidden_size", "n_embd", "d_model")
         if hidden % heads:
@@ -173,58 +185,33 @@ def shape_of(name: str, config: dict[str, Any]) -> ModelShape:
 
 
 def _text_config(name: str, config: dict[str, Any]) -> dict[str, Any]:
-    inner = config.get("text_config")
-    if inner is None:
+    part = next((key for key in _TEXT_PARTS if config.get(key) is not None), None)
+    if part is None:
         return config
+    inner = config[part]
     if not isinstance(inner, dict):
-        raise ConfigError(f"{name}: text_config is {inner!r}, no object")
-    return {"torch_dtype": config.get("torch_dtype"), **inner}
+        raise ConfigError(f"{name}: {part} is {inner!r}, no object")
+    if all(inner.get(key) is None for key in _KV_HEADS):
+        # A part leaves out what is its class's default, which need not be one for each query head.
+        raise ConfigError(
+            f"{name}: its {part} does not tell num_key_value_heads: give --layers, --kv-heads and "
+            "--head-dim"
+        )
+    return {"torch_dtype": _first(config, "torch_dtype", "dtype"), **inner}
 
 
 def _kv_heads(name: str, config: dict[str, Any], heads: int) -> int:
     # Falcon's first architecture writes a num_kv_heads that it does not use.
     if config.get("multi_query") and not config.get("new_decoder_architecture"):
         return 1
-    found = _first(config, "num_key_value_heads", "num_kv_heads", "n_head_kv")
+    if config.get("multi_query_attention"):  # ChatGLM
+        return _number(name, config, "multi_query_group_num")
+    found = _first(config, *_KV_HEADS)
+    attention = config.get("attn_config")  # MPT, DBRX
+    if found is None and isinstance(attention, dict):
+        multi_query = attention.get("attn_type") == "multiquery_attention"
+        found = 1 if multi_query else attention.get("kv_n_heads")
     return heads if found is None else _whole(name, "num_key_value_heads", found)
-
-
-def _refuse_other_caches(name: str, config: dict[str, Any]) -> None:
-    if config.get("is_encoder_decoder"):
-        raise ConfigError(
-            f"{name} is an encoder-decoder: its cross-attention keeps a cache of its own"
-        )
-    if config.get("kv_lora_rank"):
-        raise ConfigError(
-            f"{name} uses multi-head latent attention (MLA): it caches one compressed vector of "
-            f"{config['kv_lora_rank']} numbers and a rotary part, not K and V of heads"
-        )
-    types = _layer_types(config)
-    if "sliding_attention" in types or (
-        not types
-        and config.get("sliding_window") is not None
-        and config.get("use_sliding_window", True)
-    ):
-        raise ConfigError(
-            f"{name} uses sliding-window attention: its layers forget tokens beyond "
-            f"{config.get('sliding_window')}, so a block does not stay as long as its sequence"
-        )
-    others = sorted(types - {"full_attention", "attention"})
-    if others:
-        raise ConfigError(
-            f"{name} has layers of {', '.join(others)}: they keep something else than K and V of "
-            "each token, and are not counted here"
-        )
-    if config.get("num_kv_shared_layers"):
-        raise ConfigError(
-            f"{name} shares K and V between {config['num_kv_shared_layers']} layers: they are not "
-            "counted here"
-        )
-
-
-def _layer_types(config: dict[str, Any]) -> set[str]:
-    types = _first(config, "layer_types", "layers_block_type")
-    return {str(each) for each in types} if isinstance(types, list) else set()
 
 
 def _number(name: str, config: dict[str, Any], *keys: str) -> int:

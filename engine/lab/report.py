@@ -80,19 +80,21 @@ def print_dynamic(console: Console, runs: list[DynamicRun], every: float) -> Non
         shares = (f"{100 * run.mean.share(use):.1f} %" for use in Use)
         table.add_row(run.kind.value, *shares, f"{run.mean_running:.1f}", f"{run.peak_running:,}")
     console.print(table)
-    fate = Table(title="What became of the requests")
+    fate = Table(title="What became of the requests; waits in steps")
     _columns(
         fate,
-        *("allocator", "waited", "mean wait\n(steps)", "held up\nby holes", "held up\nby waste"),
-        *("never\nfit", "preempted", "tokens stored\nagain", "all done\nat step"),
+        *("allocator", "waited", "mean\nwait", "could not\nbe placed"),
+        *("although enough\nmemory was free", "although enough\nslots were empty", "never\nfit"),
+        *("preempted", "stored\nagain", "all done\nat step"),
     )
     for run in runs:
         fate.add_row(
             run.kind.value,
             f"{run.waited:,}",
             f"{run.mean_wait:,.0f}",
-            f"{run.held_up_by_holes:,}",
-            f"{run.held_up_by_waste:,}",
+            f"{run.refused:,}",
+            f"{run.refused_with_free:,}",
+            f"{run.refused_with_empty:,}",
             f"{run.never_fit:,}",
             f"{run.preemptions:,}",
             f"{run.recomputed:,}",
@@ -100,8 +102,9 @@ def print_dynamic(console: Console, runs: list[DynamicRun], every: float) -> Non
         )
     console.print(fate)
     console.print(
-        "held up: the first in the queue could not be placed, by holes: though the free slots in sum "
-        "would do; by waste: though the slots without a token would do"
+        "could not be placed: at some step, when it was their turn to start or to grow; each counts "
+        "once. memory was free: as much as it would have taken, no sequence had it. slots were empty: "
+        "without a token, also where other sequences had them; enough for all its tokens"
     )
 
 

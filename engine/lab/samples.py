@@ -19,6 +19,7 @@ from engine.workloads.traces import read_trace
 
 COUNT = 2_000
 LONGEST = 4_096
+MOST_SEQUENCES = 1_000_000
 _PROMPT_SHARE = 161 / (161 + 338)
 """Of the mean lengths in ShareGPT (arXiv 2309.06180, figure 11)."""
 
@@ -79,8 +80,10 @@ def read_lengths(text: str, count: int = COUNT, seed: int = 0) -> Sample:
     engine/workloads/traces.py), or a recorded run of Glasspool (.jsonl.zst), whose finished sequences
     count. Raises ConfigError, or TraceError for a damaged recording.
     """
-    if count < 1:
-        raise ConfigError(f"count is {count}; ask for at least 1 length")
+    if not 1 <= count <= MOST_SEQUENCES:
+        raise ConfigError(
+            f"count is {count}; ask for at least 1 length, at most {MOST_SEQUENCES:,}"
+        )
     if text == "sample":
         return default_sample(count, seed)
     name, _, numbers = text.partition(":")
@@ -88,13 +91,13 @@ def read_lengths(text: str, count: int = COUNT, seed: int = 0) -> Sample:
         return Sample(text, tuple(islice(_drawn(text, name, numbers, seed), count)))
     path = Path(text)
     try:
-        there = path.exists()
-    except OSError:
+        there = bool(text) and path.exists()
+    except (OSError, ValueError):
         there = False
     if not there:
         raise ConfigError(
-            f"{text} is neither a file nor a way to draw lengths: write sample, fixed:100,400, "
-            "uniform:16-512,16-1024, lognormal:161,338,1.0, or name a trace file"
+            f"{text or 'an empty text'} is neither a file nor a way to draw lengths: write sample, "
+            "fixed:100,400, uniform:16-512,16-1024, lognormal:161,338,1.0, or name a trace file"
         )
     read = _recorded if path.name.endswith(".zst") else _public
     found = tuple(islice(read(path), count))

@@ -1,5 +1,6 @@
 """Where a simulated run's requests come from: a workload by name, or a public trace."""
 
+import sys
 from collections.abc import Iterator
 from itertools import islice, takewhile
 from pathlib import Path
@@ -54,8 +55,8 @@ def workload(
     Raises ConfigError, also for a workload without an end.
     """
     for option, limit in (("--seconds", seconds), ("--num-requests", num_requests)):
-        if limit is not None and limit <= 0:
-            raise ConfigError(f"{option} is {limit}; it is above 0")
+        if limit is not None and not 0 < limit <= sys.maxsize:
+            raise ConfigError(f"{option} is {limit}; it is above 0, and at most {sys.maxsize}")
     ends = num_requests is not None or settings.workload is named.Workload.TRACE
     if not ends and (seconds is None or settings.all_at_once):
         remedy = "--num-requests" if settings.all_at_once else "--seconds or --num-requests"

@@ -11,7 +11,7 @@ import msgspec
 
 from engine.core.config import ConfigError
 from engine.workloads import arrivals, lengths, patterns
-from engine.workloads.request import WorkloadRequest, planned, rescheduled, scaled
+from engine.workloads.request import MOST_TOKENS, WorkloadRequest, planned, rescheduled, scaled
 from engine.workloads.traces import read_trace
 
 
@@ -36,7 +36,7 @@ class Parameter(NamedTuple):
     default: float
     meaning: str
     least: float
-    most: float = math.inf
+    most: float = 1_000_000
     whole: bool = True
 
 
@@ -44,17 +44,19 @@ PARAMETERS: Mapping[Workload, Mapping[str, Parameter]] = MappingProxyType(
     {
         Workload.SHARED_PROMPT: {
             "prompts": Parameter(4, "system prompts", 1),
-            "prompt_len": Parameter(1024, "tokens of each, before the request's own", 1),
+            "prompt_len": Parameter(
+                1024, "tokens of each, before the request's own", 1, MOST_TOKENS
+            ),
             "share": Parameter(0.9, "share of the requests that have one", 0, 1, whole=False),
         },
         Workload.MULTI_TURN: {
-            "turns": Parameter(5, "requests of a conversation", 1),
+            "turns": Parameter(5, "requests of a conversation", 1, 1000),
             "think": Parameter(10, "mean seconds from a turn to the next", 0.001, whole=False),
         },
-        Workload.PARALLEL: {"n": Parameter(4, "answers to each prompt", 1)},
-        Workload.BEAM: {"width": Parameter(4, "beams of each request", 1)},
+        Workload.PARALLEL: {"n": Parameter(4, "answers to each prompt", 1, 128)},
+        Workload.BEAM: {"width": Parameter(4, "beams of each request", 1, 128)},
         Workload.LONG_CONTEXT: {
-            "long_len": Parameter(100_000, "tokens of a long prompt", 1),
+            "long_len": Parameter(100_000, "tokens of a long prompt", 1, MOST_TOKENS),
             "every": Parameter(100, "one request in so many is long", 1),
         },
         Workload.BURSTS: {
@@ -90,10 +92,11 @@ class WorkloadSettings(msgspec.Struct, kw_only=True):
 
     def __post_init__(self) -> None:
         for option in ("input_len", "output_len"):
-            if getattr(self, option) < 1:
-                raise ConfigError(
-                    f"{_flag(option)} is {getattr(self, option)}; it must be at least 1"
-                )
+            tokens = getattr(self, option)
+            if tokens < 1:
+                raise ConfigError(f"{_flag(option)} is {tokens}; it must be at least 1")
+            if tokens > MOST_TOKENS:
+                raise ConfigError(f"{_flag(option)} is {tokens}; it is at most {MOST_TOKENS:,}")
         for option in ("scale_rate", "scale_length", "request_rate"):
             value = getattr(self, option)
             if value is not None and not value > 0:
@@ -243,11 +246,12 @@ def _check_parameter(workload: Workload, name: str, value: float) -> None:
         have = ", ".join(known) or "none"
         raise ConfigError(f"workload {workload} has no parameter {name}; it has {have}")
     parameter = known[name]
-    right = parameter.least <= value <= parameter.most and math.isfinite(value)
+    right = parameter.least <= value <= parameter.most
     if not right or (parameter.whole and value != int(value)):
         kind = "a whole number" if parameter.whole else "a number"
-        most = "" if math.isinf(parameter.most) else f" to {parameter.most:g}"
-        raise ConfigError(f"{name} is {value:g}; it is {kind} from {parameter.least:g}{most}")
+        raise ConfigError(
+            f"{name} is {value:g}; it is {kind} from {parameter.least:g} to {parameter.most:,}"
+        )
 
 
 def _flag(option: str) -> str:

@@ -7,6 +7,9 @@ import msgspec
 from engine.core.config import ConfigError
 from engine.workloads.lengths import Lengths
 
+MOST_TOKENS = 10_000_000
+"""Of a prompt or an output: beyond what any model reads, and little enough to be made up in memory."""
+
 
 class WorkloadError(ConfigError):
     """A workload that cannot be read or made. One line with the file, the place and the remedy."""
@@ -55,6 +58,7 @@ def scaled(
     """The same requests `rate` times as often, with prompts and outputs `length` times as long.
 
     Shared blocks shrink and grow with the prompts, so that the same share of each prompt is shared.
+    Raises WorkloadError for a length above MOST_TOKENS.
     """
     for request in requests:
         yield msgspec.structs.replace(
@@ -71,4 +75,9 @@ def scaled(
 
 
 def _scaled(tokens: int, factor: float) -> int:
+    if tokens * factor > MOST_TOKENS:
+        raise WorkloadError(
+            f"a length of {tokens * factor:.6g} tokens is more than {MOST_TOKENS:,}: give shorter "
+            "lengths, a smaller --sigma or --scale-length"
+        )
     return max(1, round(tokens * factor))

@@ -10,7 +10,7 @@ trace has no output token (BurstGPT keeps failed ones) are left out: nobody can 
 """
 
 import csv
-import math
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +18,12 @@ from typing import TextIO
 
 import msgspec
 
-from engine.workloads.request import WorkloadError, WorkloadRequest
+from engine.workloads.request import MOST_TOKENS, WorkloadError, WorkloadRequest
 
 MOONCAKE_BLOCK_TOKENS = 512
+MOST_SECONDS = 1e12
+"""On a file's own clock, before or after its zero: a difference of two times stays exact to 1 ms."""
+_SHOWN = 60
 
 
 def read_trace(path: Path) -> Iterator[WorkloadRequest]:
@@ -33,7 +36,9 @@ def read_trace(path: Path) -> Iterator[WorkloadRequest]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             yield from _from_zero(path, _rows(path, file))
     except OSError as error:
-        raise WorkloadError(f"{path}: {error.strerror}") from None
+        raise WorkloadError(
+            f"{path}: {error.strerror}; name a CSV or JSON-lines file that can be read"
+        ) from None
     except UnicodeDecodeError:
         what = "it is not UTF-8: unpack the file, or name a CSV or JSON-lines file"
         raise _error(path, _first_undecodable(path), what) from None
@@ -62,12 +67,15 @@ def _from_zero(path: Path, rows: Iterator[_Row]) -> Iterator[WorkloadRequest]:
     for line, seconds, request in rows:
         start = seconds if start is None else start
         if latest is not None and seconds < latest:
-            raise _error(path, line, "its time is before the line above: sort the file by time")
+            what = (
+                f"its time is {latest - seconds:g} s before the line above: sort the file by time"
+            )
+            raise _error(path, line, what)
         latest = seconds
         if request.output_tokens > 0:
             yield msgspec.structs.replace(request, arrival=seconds - start)
     if latest is None:
-        raise WorkloadError(f"{path} has no requests")
+        raise WorkloadError(f"{path} has no requests: it ends after its header; name another file")
 
 
 def _rows(path: Path, file: TextIO) -> Iterator[_Row]:
@@ -76,16 +84,17 @@ def _rows(path: Path, file: TextIO) -> Iterator[_Row]:
         file.seek(0)
         yield from _mooncake(path, file)
         return
-    columns = [name.strip() for name in first.split(",")]
-    for names, seconds in _CSV_FORMATS:
+    columns = [name.strip().strip('"') for name in first.split(",")]
+    for names, seconds, example in _CSV_FORMATS:
         if set(names) <= set(columns):
-            yield from _csv(path, file, columns, names, seconds)
+            yield from _csv(path, file, columns, names, seconds, example)
             return
     raise _error(
         path,
         1,
-        "it is no header of a known trace: Azure has TIMESTAMP,ContextTokens,GeneratedTokens; "
-        "BurstGPT has Timestamp,…,Request tokens,Response tokens; Mooncake is JSON lines",
+        f"{_shown(first.strip())} is no header of a known trace: Azure has "
+        "TIMESTAMP,ContextTokens,GeneratedTokens; BurstGPT has Timestamp,…,Request tokens,"
+        "Response tokens; Mooncake is JSON lines",
     )
 
 
@@ -95,6 +104,7 @@ def _csv(
     columns: list[str],
     names: tuple[str, str, str],
     seconds: Callable[[str], float],
+    example: str,
 ) -> Iterator[_Row]:
     reader = csv.reader(file)
     try:
@@ -103,12 +113,14 @@ def _csv(
             if not row:
                 continue
             if len(row) != len(columns):
-                raise _error(path, line, f"{len(row)} values under {len(columns)} columns")
+                what = f"{len(row)} values under {len(columns)} columns: mend or delete the line"
+                raise _error(path, line, what)
             time, prompt, output = (row[columns.index(name)] for name in names)
             try:
                 at = seconds(time)
             except ValueError:
-                raise _error(path, line, f"{names[0]} is {time!r}, no time") from None
+                what = f"{names[0]} is {_shown(time)}, no time: write it like {example}"
+                raise _error(path, line, what) from None
             request = WorkloadRequest(
                 0.0,
                 _tokens(path, line, names[1], prompt, least=1),
@@ -116,16 +128,16 @@ def _csv(
             )
             yield line, at, request
     except csv.Error as error:
-        raise _error(path, reader.line_num + 1, str(error)) from None
+        what = f"it cannot be read as CSV ({error}): mend or delete the line"
+        raise _error(path, reader.line_num + 1, what) from None
 
 
 def _tokens(path: Path, line: int, name: str, text: str, least: int) -> int:
-    try:
-        tokens = int(text)
-    except ValueError:
-        tokens = -1
-    if tokens < least:
-        raise _error(path, line, f"{name} is {text!r}; it is a whole number from {least}")
+    # int() alone would take 1_000, and as many digits as there are.
+    tokens = int(text) if re.fullmatch(r"\s*\+?[0-9]{1,18}\s*", text) else -1
+    if not least <= tokens <= MOST_TOKENS:
+        what = f"{name} is {_shown(text)}; it is a whole number from {least} to {MOST_TOKENS:,}"
+        raise _error(path, line, what)
     return tokens
 
 
@@ -134,16 +146,16 @@ def _clock(text: str) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def _finite(text: str) -> float:
+def _seconds(text: str) -> float:
     seconds = float(text)
-    if not math.isfinite(seconds):
+    if not abs(seconds) <= MOST_SECONDS:
         raise ValueError(text)
     return seconds
 
 
 _CSV_FORMATS = (
-    (("TIMESTAMP", "ContextTokens", "GeneratedTokens"), _clock),
-    (("Timestamp", "Request tokens", "Response tokens"), _finite),
+    (("TIMESTAMP", "ContextTokens", "GeneratedTokens"), _clock, "2023-11-16 18:15:46.68"),
+    (("Timestamp", "Request tokens", "Response tokens"), _seconds, "45.5 (seconds)"),
 )
 
 
@@ -162,7 +174,11 @@ def _mooncake(path: Path, file: TextIO) -> Iterator[_Row]:
         try:
             line = decoder.decode(text)
         except msgspec.MsgspecError as error:
-            raise _error(path, number, str(error)) from None
+            what = f"{_shown(text.strip())} is no request of Mooncake ({error}): mend or delete the line"
+            raise _error(path, number, what) from None
+        if not abs(line.timestamp) <= 1000 * MOST_SECONDS:
+            what = f"timestamp is {line.timestamp:g}, no time: it is in milliseconds"
+            raise _error(path, number, what)
         request = WorkloadRequest(
             0.0,
             _tokens(path, number, "input_length", str(line.input_length), least=1),
@@ -171,6 +187,11 @@ def _mooncake(path: Path, file: TextIO) -> Iterator[_Row]:
             MOONCAKE_BLOCK_TOKENS,
         )
         yield number, line.timestamp / 1000, request
+
+
+def _shown(text: str) -> str:
+    """A value as an error tells it: on one line, of bounded length."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
 def _error(path: Path, line: int, what: str) -> WorkloadError:

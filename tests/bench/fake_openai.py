@@ -20,7 +20,9 @@ class Answer:
 
     tokens: content chunks to send; None: as many as max_tokens. first_after, gap: seconds. status:
     other than 200 answers `error` as JSON. usage: whether it ends with token counts. cut_after: the
-    connection breaks after so many chunks. hold: waits for this event after the first chunk.
+    connection breaks after so many chunks. hold: waits for this event after the first chunk. whole:
+    answers as JSON although a stream was asked for. What was asked without a stream is answered as
+    JSON anyway; choices: so many of the n then, None: all.
     """
 
     tokens: int | None = None
@@ -32,6 +34,7 @@ class Answer:
     cut_after: int | None = None
     hold: threading.Event | None = None
     whole: bool = False
+    choices: int | None = None
 
 
 class FakeServer:
@@ -95,11 +98,18 @@ class FakeServer:
         self.connections.add(http.client.port)
         if answer.status != 200:
             return JSONResponse({"error": {"message": answer.error}}, answer.status)
-        if answer.whole:
-            return JSONResponse({"choices": [choice("all of it")]})
+        if answer.whole or not body.get("stream"):
+            return JSONResponse(self._whole(body, answer, choice))
         return StreamingResponse(
             self._stream(body, answer, choice, first), media_type="text/event-stream"
         )
+
+    def _whole(self, body: dict, answer: Answer, choice: Callable[[str], dict]) -> dict:
+        n = body.get("n", 1)
+        tokens = body["max_tokens"] if answer.tokens is None else answer.tokens
+        given = n if answer.choices is None else answer.choices
+        told = {"choices": [choice("all") | {"finish_reason": "length"} for _ in range(given)]}
+        return told | ({"usage": _usage(body, n * tokens)} if answer.usage else {})
 
     async def _stream(
         self, body: dict, answer: Answer, choice: Callable[[str], dict], first: dict | None
@@ -127,12 +137,15 @@ class FakeServer:
                     {"choices": [choice("") | {"index": index, "finish_reason": "length"}]}
                 )
             if answer.usage:
-                prompt = body.get("prompt") or body["messages"][0]["content"].split()
-                usage = {"prompt_tokens": len(prompt), "completion_tokens": n * tokens}
-                yield _event({"choices": [], "usage": usage})
+                yield _event({"choices": [], "usage": _usage(body, n * tokens)})
             yield "data: [DONE]\n\n"
         finally:
             self.in_flight -= 1
+
+
+def _usage(body: dict, completion_tokens: int) -> dict:
+    prompt = body.get("prompt") or body["messages"][0]["content"].split()
+    return {"prompt_tokens": len(prompt), "completion_tokens": completion_tokens}
 
 
 def _event(chunk: dict) -> str:

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from engine.core.config import ConfigError
+from engine.events import TraceReader
+from engine.events.records import Fork, Step
 from engine.service.ports import free_port
 from engine.workloads.named import Workload
 from tests.bench.fake_openai import Answer, FakeServer
 from tests.bench.settings import settings
-from tests.servers import Process, wait_until
+from tests.servers import EngineServer, Process, wait_until
 
 
 def bench(*args: str, **environment: str) -> tuple[int, str]:
@@ -98,6 +100,52 @@ def test_a_named_workload_takes_its_parameters_and_asks_for_n_answers():
             1,
             "glasspool: workload fixed has no parameter n; it has none\n",
         )
+
+
+BEAMS = ("--workload", "beam", "--parameter", "width=3", "--output-len", "6", "--sigma", "0")
+UNKNOWN = ("ttft_ms", "itl_ms", "tpot_ms", "chunks")
+
+
+def test_a_beam_search_is_asked_whole_and_what_that_cannot_tell_is_unknown(tmp_path):
+    out = tmp_path / "run.json"
+    with FakeServer() as server:
+        code, output = bench(
+            *("--url", server.url, *BEAMS, "--num-prompts", "4", "--json", str(out)),
+        )
+    assert code == 0, output
+    for body in server.bodies:
+        assert (body["n"], body["use_beam_search"], body["temperature"]) == (3, True, 0)
+        assert not {"stream", "stream_options", "seed"} & body.keys()
+    run = json.loads(out.read_text())
+    assert (run["completed"], run["failed"], run["streamed"]) == (4, 0, False)
+    assert {name: run[name] for name in UNKNOWN} == dict.fromkeys(UNKNOWN)
+    assert run["total_output_tokens"] == run["asked_output_tokens"] == 4 * 3 * 6
+    assert run["e2el_ms"]["count"] == 4
+    assert run["e2el_ms"]["p50"] > 0
+    assert "".join(run["notes"]).startswith("answers came whole, as a beam search is not streamed")
+    for row in ("time to first token (TTFT)", "between chunks (ITL)", "per output token (TPOT)"):
+        (line,) = (line for line in output.splitlines() if row in line)
+        assert line.replace("│", " ").split()[-7:] == ["not", "measured", *["–"] * 5]
+    assert max(map(len, output.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("endpoint", ["completions", "chat"])
+def test_an_engine_searches_with_the_beams_that_are_asked_for(endpoint, tmp_path):
+    trace = tmp_path / "run.jsonl.zst"
+    with EngineServer("--model", "none", "--record", str(trace)) as server:
+        code, output = bench(
+            *("--url", server.url, "--endpoint", endpoint, *BEAMS, "--num-prompts", "3"),
+            *("--input-len", "40", "--ignore-eos", "--json", "-"),
+        )
+    assert code == 0, output
+    run = json.loads(output[output.index("{") : output.rindex("}") + 1])
+    assert (run["completed"], run["failed"], run["streamed"]) == (3, 0, False)
+    assert run["total_output_tokens"] == 3 * 3 * 6
+    assert run["total_input_tokens"] >= 3 * 40
+    with TraceReader(trace) as reader:
+        events = [event for step in reader if isinstance(step, Step) for event in step.events]
+    # Three draws fork twice and no more; beams fork whenever one goes on in two ways.
+    assert sum(isinstance(event, Fork) for event in events) > 3 * 2
 
 
 def test_conversations_grow_over_http_by_what_was_said():
@@ -217,7 +265,6 @@ def test_what_a_user_can_mend_is_one_line(tmp_path):
         ({"trace": Path("x")}, "belong together"),
         ({"workload": Workload.TRACE}, "belong together"),
         ({"scale_rate": 2.0}, "no times to scale"),
-        ({"workload": Workload.BEAM}, "does not stream"),
         (
             {
                 "workload": Workload.TRACE,

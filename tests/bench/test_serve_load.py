@@ -153,9 +153,22 @@ def test_each_failure_is_told_and_the_others_go_on():
     assert cut[0] is None
     assert "closed" in cut[1]
     assert whole[0] == 200
-    assert "application/json, not a stream" in whole[1]
+    assert "application/json, not text/event-stream" in whole[1]
     assert load.records[5].reading.output_tokens is None
     assert (load.failed, load.gone) == (3, None)
+
+
+def test_a_beam_search_that_is_not_answered_in_full_is_a_failure():
+    beams = [WorkloadRequest(0, 8, 3, n=4, use_beam_search=True) for _ in range(3)]
+    script = {0: Answer(choices=3), 1: Answer(status=400, error="no beams here")}
+    with FakeServer(lambda number: script.get(number, Answer())) as server:
+        load = run(server, beams, max_concurrency=1, closed_loop=True)
+    assert [record.ok for record in load.records] == [False, False, True]
+    assert failures(load) == [
+        (200, "the answer has 3 of 4 choices with a finish reason"),
+        (400, "no beams here"),
+    ]
+    assert load.records[2].reading.output_tokens == 12
 
 
 def test_a_silent_server_is_a_failure_after_the_timeout(held):

@@ -11,6 +11,7 @@ from engine.bench.serve_client import Client, Failure, RequestRecord
 from engine.bench.serve_load import Load
 from engine.bench.serve_prompts import Endpoint, Prompts
 from engine.bench.serve_report import figures, percentile, spread_ms
+from engine.workloads.named import Workload
 from engine.workloads.request import WorkloadRequest
 from tests.bench.settings import settings
 
@@ -128,6 +129,19 @@ def test_notes_tell_of_silent_and_short_answers():
         "answers ended early, 3 of 4 tokens: pass --ignore-eos where the server takes it",
     ]
     assert of(silent, ignore_eos=True).notes[1] == "answers ended early, 3 of 4 tokens"
+
+
+def test_what_was_asked_whole_has_an_end_and_no_time_of_a_token():
+    whole = RequestRecord(1, WorkloadRequest(0, 10, 4, n=2, use_beam_search=True))
+    whole.sent, whole.ended = 1, 3
+    whole.reading.prompt_tokens, whole.reading.output_tokens = 10, 8
+    result = of(whole, workload=Workload.BEAM)
+    assert not result.streamed
+    assert result.ttft_ms is result.itl_ms is result.tpot_ms is result.chunks is None
+    assert (result.e2el_ms.count, result.e2el_ms.mean) == (1, 2000)
+    assert (result.total_output_tokens, result.output_throughput) == (8, 4)
+    assert [note[:18] for note in result.notes] == ["answers came whole"]
+    assert of(record(0, (1,), 2, tokens=4)).streamed
 
 
 def test_a_busy_client_is_told():

@@ -13,7 +13,7 @@ from dashboard.source import SOURCE_VARIABLE
 from engine.lab import Kind, LabSettings, lab_requests, read_lengths, run_all, static_usage
 from tests.dashboard.apps import page_app, texts
 
-TABLES = ("static", "moment", "fates")
+TABLES = ("static", "moment", "fates", "refusals")
 """In the order of the page."""
 
 
@@ -57,10 +57,13 @@ def test_the_tables_are_the_librarys_results(app):
         assert row["utilisation (%)"] == pytest.approx(100 * usage.utilisation)
     runs = run_all(lab_requests(sample.lengths, 10, 0), 16_384, settings)
     fates = table(app, "fates")
+    refusals = table(app, "refusals")
     middle = table(app, "moment")
     for run in runs:
         assert fates.loc[run.kind.value, "waited"] == run.waited
         assert fates.loc[run.kind.value, "done at step"] == run.steps
+        found = [run.refused, run.refused_with_free, run.refused_with_empty, run.never_fit]
+        assert refusals.loc[run.kind.value].tolist() == found
         moment = run.moments[len(run.moments) // 2]
         assert middle.loc[run.kind.value, "stored"] == moment.account.stored
         assert sum(middle.loc[run.kind.value].iloc[:5]) == 16_384

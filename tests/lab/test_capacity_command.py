@@ -170,6 +170,11 @@ def test_the_state_of_an_engine_is_read_from_its_stream():
             "'12,x' is no list of lengths",
         ),
         (("--model", "gemma-2b", "--kv-cache-memory", "1GB", "--dtype", "int3"), "dtype int3"),
+        (("--model", "gemma-2b", "--kv-cache-memory", "1GB", "--dtype", ""), "dtype  is not known"),
+        (
+            ("--model", "gemma-2b", "--kv-cache-memory", "1GB", "--block-size", "0"),
+            "block_size is 0",
+        ),
         (("--engine", "x", "--trace", "y"), "give one of them"),
         (("--engine", "localhost:8000"), "localhost:8000 is no engine's address"),
         (("--engine", "http://127.0.0.1:8000", "--model", "gemma-2b"), "give a memory"),

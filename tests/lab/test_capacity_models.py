@@ -73,10 +73,16 @@ def test_the_text_part_of_a_model_with_images_is_read():
         ({"layer_types": ["linear_attention"]}, "deepseek has layers of linear_attention"),
         ({"layers_block_type": ["mamba", "attention"]}, "deepseek has layers of mamba"),
         ({"is_encoder_decoder": True}, "deepseek is an encoder-decoder"),
-        ({"num_kv_shared_layers": 10}, "deepseek shares K and V between 10 layers"),
+        ({"num_kv_shared_layers": 10}, "shares K and V between layers .num_kv_shared_layers is 10"),
+        (
+            {"text_config": {**LLAMA, "num_key_value_heads": None}},
+            "does not tell num_key_value_heads",
+        ),
         ({"num_hidden_layers": None}, "its config has no num_hidden_layers"),
         ({"num_hidden_layers": "many"}, "num_hidden_layers is 'many'"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0"),
+        ({"num_attention_heads": "many"}, "num_attention_heads is 'many'"),
+        ({"num_attention_heads": 0}, "num_attention_heads is 0"),
         ({"num_key_value_heads": 5}, "32 query heads cannot share 5 KV heads"),
         ({"num_key_value_heads": 1.5}, "num_key_value_heads is 1.5"),
         ({"hidden_size": 4097}, "does not divide by 32 heads"),
@@ -154,10 +160,52 @@ def test_every_public_model_says_where_its_numbers_come_from_and_has_weights_of_
     assert len({shape.name for shape in PUBLIC_MODELS}) == len(PUBLIC_MODELS)
     for shape in PUBLIC_MODELS:
         assert shape.source == f"config.json of {shape.source.split()[-1]}"
-        assert shape.source.endswith(f"/{shape.name}")
+        assert shape.source.removesuffix("-hf").endswith(f"/{shape.name}")
         size = next((part for part in shape.name.split("-") if part.lower()[-1] in "bm"), None)
         scale = {"b": 1e9, "m": 1e6}[size[-1].lower()]
         assert shape.weight_bytes == pytest.approx(2 * float(size[:-1]) * scale, rel=0.3)
+
+
+#   name: hidden size, inner size, vocabulary, tied head, biases of Q, K and V, norms of Q and K
+SIZES = {
+    "SmolLM2-135M": (576, 1536, 49_152, True, False, False),
+    "Qwen2.5-0.5B": (896, 4864, 151_936, True, True, False),
+    "Qwen2.5-7B": (3584, 18_944, 152_064, False, True, False),
+    "Qwen2.5-72B": (8192, 29_568, 152_064, False, True, False),
+    "Qwen3-0.6B": (1024, 3072, 151_936, True, False, True),
+    "Qwen3-8B": (4096, 12_288, 151_936, False, False, True),
+    "Qwen3-32B": (5120, 25_600, 151_936, False, False, True),
+    "TinyLlama-1.1B-Chat-v1.0": (2048, 5632, 32_000, False, False, False),
+    "Llama-2-7b": (4096, 11_008, 32_000, False, False, False),
+    "Llama-2-70b": (8192, 28_672, 32_000, False, False, False),
+    "Llama-3.2-1B": (2048, 8192, 128_256, True, False, False),
+    "Llama-3.2-3B": (3072, 8192, 128_256, True, False, False),
+    "Llama-3.1-8B": (4096, 14_336, 128_256, False, False, False),
+    "Llama-3.1-70B": (8192, 28_672, 128_256, False, False, False),
+    "Mistral-7B-v0.3": (4096, 14_336, 32_768, False, False, False),
+    "gemma-2b": (2048, 16_384, 256_000, True, False, False),
+}
+
+
+@pytest.mark.parametrize("shape", PUBLIC_MODELS, ids=lambda shape: shape.name)
+def test_the_weights_of_a_public_model_are_those_of_its_matrices(shape):
+    """Of the K and V heads that are cached, and all others: a wrong row does not add up."""
+    hidden, inner, vocabulary, tied, biased, normed = SIZES[shape.name]
+    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    layer = 2 * hidden * queries + 2 * hidden * keys + 3 * hidden * inner + 2 * hidden
+    layer += (queries + 2 * keys) * biased + 2 * shape.head_dim * normed
+    embeddings = vocabulary * hidden * (1 if tied else 2)
+    assert shape.weight_bytes == 2 * (shape.layers * layer + embeddings + hidden)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("Llama-2-7b", "LlamaConfig"), ("Mistral-7B-v0.3", "MistralConfig")]
+)
+def test_a_public_model_that_transformers_has_by_default_is_the_same_there(name, kind):
+    default = getattr(pytest.importorskip("transformers"), kind)()
+    found = shape_of(name, {**default.to_dict(), "sliding_window": None})
+    shape = model_shape(name)
+    assert (dims(found), found.heads) == (dims(shape), shape.heads)
 
 
 def test_an_unknown_dtype_is_refused_with_those_that_are():

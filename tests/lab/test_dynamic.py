@@ -72,9 +72,10 @@ def test_each_moment_sums_to_the_memory_and_is_what_the_address_map_shows(kind, 
 def test_all_that_fit_end_and_the_others_are_refused(kind, memory, requests):
     result = run_allocator(kind, requests, memory, TINY)
     assert result.requests == len(requests)
-    assert 0 <= result.held_up_by_holes <= result.waited + result.preemptions
+    assert result.never_fit <= result.refused <= len(requests)
+    assert result.refused_with_free <= result.refused_with_empty <= result.refused
     if kind in (Kind.PAGED, Kind.MAPPED):
-        assert result.held_up_by_holes == 0
+        assert result.refused_with_free == 0
     else:
         assert result.preemptions == 0
     longest = max(request.final for request in requests)
@@ -100,23 +101,74 @@ def test_naive_waste_is_told_apart_by_the_length_that_is_reached():
     assert account.utilisation == 3 / 24
 
 
-def test_a_request_waits_on_holes_though_enough_is_free():
+def refusals(result) -> tuple[int, int, int]:
+    """Requests that could not be placed; of them, with enough free; with enough without a token."""
+    return result.refused, result.refused_with_free, result.refused_with_empty
+
+
+def test_a_request_is_refused_by_holes_though_enough_is_free():
     # 16 + 16 + 16 of 48; the first and the last leave, and 16 + 16 do not hold 20.
     requests = ((0, 16, 16), (0, 1, 16), (0, 16, 16), (2, 20, 20))
     exact = run(Kind.EXACT, 48, *requests)
     assert exact.moments[-1].account.external == 32
-    assert exact.held_up_by_holes == 1
-    assert exact.waited == 1
+    assert (refusals(exact), exact.waited) == ((1, 1, 1), 1)
     paged = run(Kind.PAGED, 48, *requests)
-    assert paged.held_up_by_holes == paged.waited == 0
+    assert (refusals(paged), paged.waited) == ((0, 0, 0), 0)
 
 
-def test_naive_holds_requests_up_by_waste_not_by_holes():
+def test_as_many_free_slots_as_are_asked_for_are_enough_and_one_less_is_not():
+    # 4 + 4 of 9 are taken; the first leaves, and its 4 lie apart from the last slot.
+    requests = ((0, 4, 4), (0, 1, 4))
+    assert refusals(run(Kind.EXACT, 9, *requests, (1, 5, 5))) == (1, 1, 1)
+    assert refusals(run(Kind.EXACT, 9, *requests, (1, 6, 6))) == (1, 0, 1)
+
+
+def test_naive_refuses_though_slots_are_empty_but_not_though_they_are_free():
+    # Two take 24 of 48 each, and store 4 when the third comes.
     result = run(Kind.NAIVE, 48, (0, 2, 10), (0, 2, 10), (1, 2, 10))
-    assert (result.held_up_by_holes, result.held_up_by_waste) == (0, 1)
+    assert refusals(result) == (1, 0, 1)
     assert result.peak_running == 2
     # The first two leave at step 9.
     assert result.mean_wait == pytest.approx(8 / 3)
+
+
+def test_full_of_tokens_is_neither_free_nor_empty():
+    # 20 of 24 slots store a token when 5 more come.
+    assert refusals(run(Kind.EXACT, 24, (0, 20, 20), (0, 5, 5))) == (1, 0, 0)
+    assert refusals(run(Kind.EXACT, 24, (0, 20, 20), (0, 4, 4))) == (0, 0, 0)
+
+
+def test_a_request_refused_at_many_steps_counts_once_and_those_behind_it_not():
+    # The second is tried when it comes, when the third comes, and when the first leaves; then both fit.
+    result = run(Kind.EXACT, 24, (0, 1, 20), (1, 10, 10), (2, 10, 10))
+    assert refusals(result) == (1, 0, 1)
+    assert result.waited == 2
+
+
+def test_a_sequence_that_cannot_grow_is_refused():
+    # Two of 8 in three blocks of 4: at step 4 the first takes the last block, the second has none.
+    # 10 of 12 slots store a token then, and it has 3 to come.
+    assert refusals(run(Kind.PAGED, 12, (0, 1, 8), (0, 1, 8))) == (1, 0, 0)
+    # With a slot beyond the blocks, there are 3 without a token; free, but no block.
+    assert refusals(run(Kind.PAGED, 13, (0, 1, 8), (0, 1, 8))) == (1, 0, 1)
+
+
+def test_what_grows_at_the_cost_of_another_was_refused_first():
+    # At step 1 the first wants a second block, and the second gives up its two and waits.
+    requests = ((0, 4, 8), (0, 5, 8))
+    result = run(Kind.PAGED, 14, *requests)
+    assert result.preemptions == 1
+    # 11 of 14 slots store a token, the first has 3 to come. The second will store all its 8 again.
+    assert refusals(result) == (2, 0, 2)
+    assert refusals(run(Kind.PAGED, 13, *requests)) == (2, 0, 1)
+
+
+def test_what_can_never_fit_is_refused_although_all_slots_are_empty():
+    # Naive takes 24 for each, and there are 20; a request of 21 has no room in any way.
+    result = run(Kind.NAIVE, 20, (0, 2, 10), (1, 2, 21), (2, 2, 20))
+    assert (refusals(result), result.never_fit, result.waited) == ((3, 0, 2), 3, 0)
+    exact = run(Kind.EXACT, 20, (0, 2, 10), (1, 2, 21), (2, 2, 10))
+    assert (refusals(exact), exact.never_fit) == ((1, 0, 0), 1)
 
 
 def test_the_last_one_in_order_is_preempted_and_stores_its_tokens_again():
@@ -164,7 +216,7 @@ def test_paging_runs_more_and_wastes_less_than_what_knows_the_future():
     paged, exact, naive = runs[Kind.PAGED], runs[Kind.EXACT], runs[Kind.NAIVE]
     assert paged.mean.utilisation > 0.96 > exact.mean.utilisation > naive.mean.utilisation
     assert paged.steps < exact.steps < naive.steps
-    assert exact.held_up_by_holes > 0
+    assert exact.refused_with_free > 0
     assert exact.mean.share(Use.INTERNAL) == paged.mean.share(Use.EXTERNAL) == 0
 
 

@@ -115,6 +115,10 @@ def test_a_file_of_a_public_trace_is_a_workload(simulate, tmp_path):
         (["--workload", "parallel", "--parameter", "k=2"], "has no parameter k; it has n"),
         ([*TEN, "--request-rate", "0"], "--request-rate is 0; it must be above 0"),
         ([*TEN, "--seconds", "-1"], "--seconds is -1.0; it is above 0"),
+        (
+            ["--workload", "fixed", "--num-requests", str(10**20)],
+            "--num-requests is 100000000000000000000",
+        ),
         ([*TEN, "--cost", "fast"], "cost fast is not known: name one of gpu-32b, cpu"),
         ([*TEN, "--cost", "cpu", "--cost-from", "x"], "--cost or --cost-from, not both"),
         ([*TEN, "--vary", "blocks=3"], "no field=value,value; fields are block_size"),

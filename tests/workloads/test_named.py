@@ -182,6 +182,16 @@ def test_a_giant_and_a_burst_are_told_in_the_title():
             {"workload": Workload.SHARED_PROMPT, "parameters": {"share": 1.5}},
             "share is 1.5; it is a number from 0 to 1",
         ),
+        (
+            {"workload": Workload.PARALLEL, "parameters": {"n": 1e30}},
+            "n is 1e\\+30; it is a whole number from 1 to 128",
+        ),
+        (
+            {"workload": Workload.LONG_CONTEXT, "parameters": {"long_len": 1e30}},
+            "long_len is 1e\\+30; it is a whole number from 1 to 10,000,000",
+        ),
+        ({"input_len": 10**20}, "--input-len is 100000000000000000000; it is at most 10,000,000"),
+        ({"output_len": 10**20}, "--output-len is 100000000000000000000; it is at most 10,000,000"),
         ({"trace": Path("x")}, "belong together"),
         ({"scale_rate": 2}, "no times to scale"),
         ({"scale_length": float("inf")}, "--scale-length is inf"),

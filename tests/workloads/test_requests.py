@@ -8,7 +8,7 @@ import pytest
 
 from engine.workloads.arrivals import at_once, poisson
 from engine.workloads.lengths import Lengths, fixed, lognormal, uniform
-from engine.workloads.request import WorkloadRequest, planned, rescheduled, scaled
+from engine.workloads.request import WorkloadError, WorkloadRequest, planned, rescheduled, scaled
 
 DRAWS = 20_000
 
@@ -33,6 +33,14 @@ def test_a_seed_gives_the_same_workload_and_another_seed_another(make):
 def test_prompts_stay_as_they_are_when_the_outputs_mean_changes():
     short, long = draws(lognormal(200, 10, 1.0, 0)), draws(lognormal(200, 1000, 1.0, 0))
     assert [a.prompt for a in short] == [b.prompt for b in long]
+
+
+@pytest.mark.parametrize("factor", [1e30, 1e308, 1_000_001])
+def test_lengths_beyond_what_can_be_made_up_are_refused(factor):
+    with pytest.raises(WorkloadError, match="is more than 10,000,000: give shorter lengths"):
+        list(scaled([WorkloadRequest(0, 10, 1)], length=factor))
+    (longest,) = scaled([WorkloadRequest(0, 10, 1)], length=1_000_000)
+    assert longest.prompt_tokens == 10**7
 
 
 def test_prompt_and_output_lengths_are_independent():

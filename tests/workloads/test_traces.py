@@ -1,5 +1,6 @@
 """Public traces are read as requests; a file that is not what it should be is refused by line."""
 
+import gzip
 import re
 from itertools import islice, pairwise
 from pathlib import Path
@@ -87,12 +88,50 @@ def test_mooncake_lines_name_the_blocks_of_the_prompt(trace):
         (AZURE + "2023-11-16 18:15:46,many,1\n", 2, "ContextTokens is 'many'"),
         (AZURE + "2023-11-16 18:15:46,0,1\n", 2, "ContextTokens is '0'"),
         (AZURE + "2023-11-16 18:15:46,1,-1\n", 2, "GeneratedTokens is '-1'"),
-        (AZURE + "2023-11-16 18:15:46,1\n", 2, "2 values under 3 columns"),
+        (AZURE + "2023-11-16 18:15:46,1_000,1\n", 2, "ContextTokens is '1_000'"),
+        (
+            AZURE + "2023-11-16 18:15:46,1e30,1\n",
+            2,
+            "ContextTokens is '1e30'; it is a whole number",
+        ),
+        (
+            AZURE + f"2023-11-16 18:15:46,{10**20},1\n",
+            2,
+            "ContextTokens is '100000000000000000000'",
+        ),
+        (AZURE + f"2023-11-16 18:15:46,{'9' * 9999},1\n", 2, "ContextTokens is '9999"),
+        (AZURE + "2023-11-16 18:15:46,1,10000001\n", 2, "from 0 to 10,000,000"),
+        (AZURE + "2023-11-16 18:15:46,1\n", 2, "2 values under 3 columns: mend or delete the line"),
+        (
+            AZURE + '2023-11-16 18:15:46,1,1\n"2023\n11",1,1\n',
+            4,
+            r"TIMESTAMP is '2023\n11', no time",
+        ),
+        (AZURE + f"{'x' * 200_000},1,1\n", 2, "it cannot be read as CSV (field larger than"),
+        (
+            AZURE + "2023-11-16 18:15:46,1,1\r\nx,1,1\r\n",
+            3,
+            "TIMESTAMP is 'x', no time: write it like 20",
+        ),
+        (BURST + "1e300,ChatGPT,7,1,8,API log\n", 2, "Timestamp is '1e300', no time"),
+        (
+            BURST + "5,ChatGPT,7,1,8,x\n3.5,ChatGPT,7,1,8,x\n",
+            3,
+            "its time is 1.5 s before the line",
+        ),
         (AZURE + "2023-11-16 18:15:46,1,1\n2023-11-16 18:15:45,1,1\n", 3, "before the line above"),
         (BURST + "nan,ChatGPT,7,1,8,API log\n", 2, "Timestamp is 'nan'"),
         (AZURE.encode() + b"2023-11-16 18:15:46,1,1\n\xff\n", 3, "not UTF-8"),
         ("time,tokens\n1,2\n", 1, "no header of a known trace"),
-        ("", 1, "no header of a known trace"),
+        ("", 1, "'' is no header of a known trace"),
+        ("x" * 9999, 1, "xxx…' is no header of a known trace"),
+        ('{"timestamp": 1e300, "input_length": 1, "output_length": 1}', 1, "timestamp is 1e+300"),
+        ('{"timestamp": 1, "input_length": 99999999999, "output_length": 1}', 1, "'99999999999'"),
+        (
+            '{"timestamp": NaN, "input_length": 1, "output_length": 1}',
+            1,
+            "is no request of Mooncake",
+        ),
         ('{"timestamp": 0, "input_length": 1, "output_length": 1}\n{"time\n', 2, "malformed"),
         ('{"timestamp": 0, "output_length": 1}\n', 1, "input_length"),
         ('{"timestamp": "0", "input_length": 1, "output_length": 1}\n', 1, "timestamp"),
@@ -106,6 +145,7 @@ def test_a_malformed_line_is_refused_with_file_and_number(trace, content, line, 
     assert str(error.value).startswith(f"{path}, line {line}: ")
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < len(str(path)) + 350
 
 
 VALID = {
@@ -160,6 +200,97 @@ def test_a_damaged_line_is_read_or_refused_with_a_number_never_a_traceback(
     # A quotation mark joins lines, and a damaged time is noticed in the next line.
     number = bool(header) + 1 + before + 1
     assert number <= int(found[1]) <= number + 3
+
+
+@pytest.mark.parametrize("start", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_bom_line_ends_and_quotation_marks_do_not_matter(trace, start, end, quote):
+    rows = (AZURE.strip(), "2023-11-16 18:15:46,374,44", "2023-11-16 18:15:47,396,109")
+    lines = [",".join(f"{quote}{cell}{quote}" for cell in row.split(",")) for row in rows]
+    path = trace(start + end.join(lines) + end)
+    assert list(read_trace(path)) == [WorkloadRequest(0, 374, 44), WorkloadRequest(1, 396, 109)]
+
+
+NUMBERS = [
+    "0",
+    "-1",
+    "-0",
+    "+3",
+    "12",
+    "",
+    " 7 ",
+    "nan",
+    "inf",
+    "-inf",
+    "1e30",
+    "1e400",
+    "9" * 5000,
+]
+NUMBERS += [
+    "1_0",
+    "٣",
+    "0x10",
+    "1.5",
+    "true",
+    "null",
+    "text",
+    '"',
+    '"12"',
+    "\0",
+    "\u2028",
+    "{",
+    "1,2",
+]
+TIMES = [*NUMBERS, "2023-11-16 18:15:46", "0001-01-01", "9999-12-31T23:59:59.999999-23:59"]
+TIMES += ["2023-02-30 00:00:00", "20231116T181546Z", "0001-01-01T00:00:00+23:59"]
+
+
+@st.composite
+def trace_bytes(draw):
+    """A file of a known kind with cells, line ends and bytes that nobody should have put there."""
+    kind = draw(st.sampled_from(["azure", "burstgpt", "mooncake"]))
+    number, time = st.sampled_from(NUMBERS), st.sampled_from(TIMES)
+    lines = []
+    for _ in range(draw(st.integers(0, 4))):
+        if kind == "azure":
+            lines.append(f"{draw(time)},{draw(number)},{draw(number)}")
+        elif kind == "burstgpt":
+            lines.append(f"{draw(time)},m,{draw(number)},{draw(number)},{draw(number)},log")
+        else:
+            keys = '{{"timestamp": {}, "input_length": {}, "output_length": {}, "hash_ids": [{}]}}'
+            lines.append(keys.format(*(draw(number) for _ in range(4))))
+    header = {"azure": AZURE.strip(), "burstgpt": BURST.strip(), "mooncake": None}[kind]
+    header = draw(st.sampled_from([header, header, header, None, header and header[1:]]))
+    end = draw(st.sampled_from(["\n", "\n", "\r\n", "\r"]))
+    text = draw(st.sampled_from(["", "\ufeff"])) + end.join([*([header] if header else []), *lines])
+    data = text.encode(draw(st.sampled_from(["utf-8", "utf-8", "utf-8", "utf-16"])))
+    at = draw(st.integers(0, len(data)))
+    data = data[:at] + draw(st.one_of(st.just(b""), st.binary(max_size=4))) + data[at:]
+    return gzip.compress(data) if draw(st.integers(0, 9)) == 0 else data
+
+
+@settings(deadline=None, max_examples=400)
+@given(data=trace_bytes())
+def test_any_file_is_read_soundly_or_refused_in_one_line_with_its_name(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "any file"
+    path.write_bytes(data)
+    try:
+        requests = list(read_trace(path))
+    except WorkloadError as error:
+        told = str(error)
+        assert re.fullmatch(rf"{re.escape(str(path))}(, line \d+:| has no requests:) .+", told), (
+            told
+        )
+        assert told.isprintable(), told
+        assert len(told) < len(str(path)) + 350
+        return
+    arrivals = [request.arrival for request in requests]
+    assert arrivals == sorted(arrivals)
+    for request in requests:
+        assert 0 <= request.arrival <= 2e12
+        assert 1 <= request.prompt_tokens <= 10_000_000
+        assert 1 <= request.output_tokens <= 10_000_000
 
 
 def test_lines_before_a_malformed_one_are_read(trace):

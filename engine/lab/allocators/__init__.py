@@ -10,6 +10,7 @@ from engine.lab.allocators.contiguous import ExactAllocator, NaiveAllocator
 from engine.lab.allocators.mapped import MappedAllocator
 from engine.lab.allocators.paged import PagedAllocator
 from engine.lab.kv_shape import SHAPES, KvShape
+from engine.workloads.request import MOST_TOKENS
 
 __all__ = ["Allocator", "Kind", "LabSettings", "make_allocator"]
 
@@ -37,8 +38,10 @@ class LabSettings:
 
     def __post_init__(self) -> None:
         for name in ("max_model_len", "block_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            if not 1 <= getattr(self, name) <= MOST_TOKENS:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; it must be at least 1, at most {MOST_TOKENS:,}"
+                )
 
 
 def make_allocator(kind: Kind, memory: int, settings: LabSettings) -> Allocator:
