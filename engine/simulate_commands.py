@@ -35,10 +35,16 @@ BASE = EngineConfig(
     watermark=0.01,
 )
 """The engine that is simulated where nothing else is asked for: that of `serve`, on a larger pool."""
+OF_WORKLOADS = (
+    *("parameter", "input_len", "output_len", "range_ratio", "sigma", "request_rate", "scale_rate"),
+    *("scale_length", "seconds", "num_requests", "seed"),
+)
+"""Options that say how to make requests."""
 
 
 @app.command()
 def simulate(
+    context: typer.Context,
     workload_name: Annotated[
         str | None,
         typer.Option(
@@ -155,6 +161,8 @@ def simulate(
         raise ConfigError(
             "give --workload (a file or a name), or --from a recorded run: one of them"
         )
+    if from_trace is not None:
+        _refuse_workload_options(context)
     if cost is not None and cost_from is not None:
         raise ConfigError("give --cost or --cost-from, not both")
     console = _console()
@@ -199,6 +207,16 @@ def simulate(
         print_outcome(console, outcomes[0])
     for path in targets.save([*recorded, *outcomes], source.description):
         print(f"wrote {path}", file=sys.stderr)
+
+
+def _refuse_workload_options(context: typer.Context) -> None:
+    """A recorded run has its own requests: what says how to make some would change nothing."""
+    for name in OF_WORKLOADS:
+        if context.get_parameter_source(name).name == "COMMANDLINE":
+            raise ConfigError(
+                f"--{name.replace('_', '-')} is for --workload: --from asks what was recorded, as it "
+                "was; leave it out, or see --vary scale_rate=2 for more of it at once"
+            )
 
 
 def _cost(console: Console, cost: str | None, trace: Path | None) -> StepCost:

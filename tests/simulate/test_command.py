@@ -9,6 +9,7 @@ import pytest
 
 from engine import cli
 from engine.events import TraceReader, check_trace
+from engine.simulate_commands import OF_WORKLOADS
 
 SMALL = ["--num-gpu-blocks-override", "40", "--max-model-len", "64", "--block-size", "4"]
 FIXED = ["--workload", "fixed", "--input-len", "20", "--output-len", "12", *SMALL]
@@ -91,6 +92,14 @@ def test_what_if_shows_the_recorded_run_beside_the_simulated_ones(simulate, trac
     for name in ("seconds", "steps", "finished", "output_tokens", "utilisation_mean"):
         assert base[name] == pytest.approx(recorded[name], rel=0.02), name
     assert slower["seconds"] > 1.5 * base["seconds"]
+
+
+@pytest.mark.parametrize("option", OF_WORKLOADS)
+def test_a_recorded_run_is_asked_as_it_was_so_options_of_workloads_are_refused(
+    simulate, trace, option
+):
+    option = f"--{option.replace('_', '-')}"
+    assert f"{option} is for --workload" in simulate("--from", trace, option, "1")
 
 
 def test_a_file_of_a_public_trace_is_a_workload(simulate, tmp_path):
