@@ -46,7 +46,9 @@ def compare_spec(axis: Axis, ink: str) -> dict[str, Any]:
             color=colour,
             detail="line:N",
             strokeDash=alt.StrokeDash(
-                "run:N", scale=alt.Scale(domain=[A, B], range=[[1, 0], [5, 3]]), legend=None
+                "run:N",
+                scale=alt.Scale(domain=[A, B], range=[[1, 0], [5, 3]]),
+                legend=colour["legend"],
             ),
             tooltip=[
                 alt.Tooltip("run:N"),

@@ -66,7 +66,7 @@ def test_a_guess_is_compared_with_the_answer_and_the_pool_moves_to_it() -> None:
     next(b for b in app.button if b.label == "See the events").click().run(timeout=30)
     said = texts(app)
     assert "You said 7 blocks" in said
-    assert f"The events say **{step.question.answer_words}**" in said
+    assert f"The events say: **{step.question.answer_words}**" in said
     assert step.because in said
     assert app.warning
     assert not app.success
