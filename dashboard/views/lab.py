@@ -181,7 +181,8 @@ def _moment_table(runs: list[DynamicRun], number: int) -> None:
         hide_index=True,
         key="lab-moment-table",
         column_config={
-            name: st.column_config.NumberColumn(format="localized") for name in NAMES.values()
+            name: st.column_config.NumberColumn(format="localized")
+            for name in (*NAMES.values(), "running", "waiting")
         },
         alt="Slots by use at the chosen moment, running and waiting requests",
     )
@@ -206,23 +207,28 @@ def _fates(runs: list[DynamicRun]) -> None:
         key="lab-fates",
         column_config={
             "running, mean": st.column_config.NumberColumn(format="%.1f"),
-            "waited": st.column_config.NumberColumn(help="Did not start when they came"),
+            "waited": st.column_config.NumberColumn(
+                format="localized", help="Did not start when they came"
+            ),
             "mean wait (steps)": st.column_config.NumberColumn(
                 format="localized", help="Over all that started"
             ),
             "held up by holes": st.column_config.NumberColumn(
+                format="localized",
                 help="First in the queue, could not be placed at some step, though the free slots in "
-                "sum were enough"
+                "sum were enough",
             ),
             "held up by waste": st.column_config.NumberColumn(
+                format="localized",
                 help="First in the queue, could not be placed at some step, though the slots without a "
-                "token were enough for all tokens it will have"
+                "token were enough for all tokens it will have",
             ),
             "never fit": st.column_config.NumberColumn(
-                help="Refused: the empty memory has no room for them"
+                format="localized", help="Refused: the empty memory has no room for them"
             ),
             "preemptions": st.column_config.NumberColumn(
-                help="A sequence lost its memory to an older one and stored its tokens again"
+                format="localized",
+                help="A sequence lost its memory to an older one and stored its tokens again",
             ),
             "done at step": st.column_config.NumberColumn(
                 format="localized", help="When the last request had left"

@@ -139,9 +139,7 @@ def _picked_row(session: Session) -> None:
 
 _COLUMNS = (
     text("request", lambda row: row.request, "The request's id", pinned=True),
-    text(
-        "state", lambda row: row.state, "Of its unfinished sequences, or how it ended", width=130
-    ),
+    text("state", lambda row: row.state, "Of its unfinished sequences, or how it ended", width=130),
     whole("sequences", lambda row: row.sequences, "Completions that it asked for (n)"),
     whole(
         "prompt tokens", lambda row: row.prompt_tokens, "Tokens of its prompt", format="localized"
