@@ -46,9 +46,7 @@ def compare_spec(axis: Axis, ink: str) -> dict[str, Any]:
             color=colour,
             detail="line:N",
             strokeDash=alt.StrokeDash(
-                "run:N",
-                scale=alt.Scale(domain=[A, B], range=[[1, 0], [5, 3]]),
-                legend=colour["legend"],
+                "run:N", scale=alt.Scale(domain=[A, B], range=[[1, 0], [5, 3]]), legend=None
             ),
             tooltip=[
                 alt.Tooltip("run:N"),
