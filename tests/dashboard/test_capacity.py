@@ -17,7 +17,7 @@ from engine.lab.model_shapes import model_shape
 from engine.lab.observation import observe, observe_trace
 from engine.lab.reconciliation import own_sizing, reconcile
 from tests.dashboard.apps import page_app, texts
-from tests.dashboard.folding import folded
+from tests.dashboard.folding import folded, steps_of
 
 
 @pytest.fixture
@@ -166,6 +166,20 @@ def test_the_fullest_moment_is_that_of_the_command_line(watched):
     seen = observe_trace(watched)
     assert account(app)[1] == rows_of(reconcile(own_sizing(seen), 512, seen))
     assert f"step {seen.step}," in texts(app)
+
+
+@pytest.mark.parametrize(("length", "wanting"), [("16", True), ("100000", False)])
+def test_who_runs_fewer_while_nothing_waits_is_told_to_ask_for_more(watched, length, wanting):
+    seq = next(
+        step.seq for step in steps_of(watched) if step.queues.running and not step.queues.waiting
+    )
+    seen = observe(folded(watched, seq))
+    assert seen.running
+    assert not seen.waiting
+    app = page_app("capacity", seq=str(seq))
+    app.text_input(key="capacity-lengths").set_value(length)
+    run(app)
+    assert ("Nothing waits at this moment" in texts(app)) == wanting
 
 
 def test_the_chart_leaves_out_lengths_that_do_not_fit():

@@ -164,3 +164,10 @@ def test_a_legend_fits_the_narrow_column_of_a_lesson() -> None:
     ):
         part = spec if layer is None else spec["layer"][layer]
         assert part["encoding"]["color"]["legend"]["columns"] <= 3
+
+
+def test_answers_are_counted_in_what_was_asked_for_and_told_in_words() -> None:
+    copies = step_of(lesson_of("copy-on-write"), 1)
+    assert "How many copies" in copies.ask
+    assert copies.question.answer_words.endswith(" copies")
+    assert "shorter than a block" in step_of(lesson_of("prefix-cache"), 4).tell
