@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard.icon import ICON
-from dashboard.links import offer
+from dashboard.links import START, offer
 from dashboard.session import Session
 from dashboard.shell import narrow_margins, top_of_page
 from dashboard.views.capacity import capacity_page
@@ -56,7 +56,7 @@ class PlainPage:
 
 
 PAGES: list[SourcePage | PlainPage] = [
-    SourcePage("Pool", "pool", ":material/grid_view:", pool_page, with_pool=True),
+    SourcePage("Pool", START, ":material/grid_view:", pool_page, with_pool=True),
     SourcePage("Requests", "requests", ":material/list_alt:", requests_page),
     SourcePage("Timeline", "timeline", ":material/timeline:", timeline_page),
     SourcePage("Preemptions", "preemptions", ":material/eject:", preemptions_page),

@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import streamlit as st
-from starlette.routing import WebSocketRoute
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+from starlette.routing import Route, WebSocketRoute
 
 from dashboard.feeds import close_feeds, feed_of
+from dashboard.links import START
 from dashboard.pool_socket import SOCKET_PATH, pool_socket
 from dashboard.source import SourceError, sources_from_environment
 
@@ -23,8 +26,17 @@ async def lifespan(app: st.App) -> AsyncIterator[None]:
     close_feeds()
 
 
+async def to_start(request: Request) -> RedirectResponse:
+    """From the start page's own name, which Streamlit does not serve, to where it is.
+
+    Relative, so that it holds below any path that a proxy puts before it.
+    """
+    query = request.url.query
+    return RedirectResponse(f"./?{query}" if query else "./")
+
+
 app = st.App(
     Path(__file__).resolve().parent / "app.py",
-    routes=[WebSocketRoute(SOCKET_PATH, pool_socket)],
+    routes=[WebSocketRoute(SOCKET_PATH, pool_socket), Route(f"/{START}", to_start)],
     lifespan=lifespan,
 )

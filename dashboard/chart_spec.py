@@ -19,8 +19,13 @@ def palette(meaning: dict[str, str]) -> alt.Scale:
     return alt.Scale(domain=[of_state.get(state, " " * (i + 1)) for i, state in enumerate(STATES)])
 
 
-def coloured(field: str, meaning: dict[str, str], *, legend: bool = True) -> alt.Color:
-    """A colour channel by `palette`, with a legend above the chart."""
+def coloured(
+    field: str, meaning: dict[str, str], *, legend: bool = True, columns: int | None = None
+) -> alt.Color:
+    """A colour channel by `palette`, with a legend above the chart: of one row, or of `columns`.
+
+    A narrow chart cuts a row off that is wider than itself.
+    """
     shown = alt.Legend(
         title=None,
         orient="top",
@@ -29,7 +34,7 @@ def coloured(field: str, meaning: dict[str, str], *, legend: bool = True) -> alt
         symbolStrokeWidth=1,
         offset=4,
         padding=0,
-        columns=len(meaning),
+        columns=columns or len(meaning),
         values=list(meaning),
     )
     return alt.Color(f"{field}:N", scale=palette(meaning), legend=shown if legend else None)

@@ -12,6 +12,8 @@ from dashboard.lessons.lesson import Bars, Lines
 _BAR = 26
 """Pixels that a row of bars is high."""
 _FONT = 13
+_LEGEND = 3
+"""Entries in a row of the legend: the charts stand in a column of a third of a small window."""
 
 
 @st.cache_resource(show_spinner=False)
@@ -33,7 +35,7 @@ def bars_spec(
             axis=alt.Axis(tickCount=5),
         ),
         x2="end:Q",
-        color=coloured("part", dict(colours), legend=len(colours) > 1),
+        color=coloured("part", dict(colours), legend=len(colours) > 1, columns=_LEGEND),
         tooltip=[
             alt.Tooltip("row:N", title="of"),
             alt.Tooltip("part:N", title="what"),
@@ -57,7 +59,7 @@ def lines_spec(x: str, y: str, colours: tuple[tuple[str, str], ...]) -> Any:
         .encode(
             x=alt.X("x:Q", title=x, scale=alt.Scale(nice=False), axis=alt.Axis(grid=False)),
             y=alt.Y("y:Q", title=y, axis=alt.Axis(tickCount=4)),
-            color=coloured("curve", dict(colours), legend=len(colours) > 1),
+            color=coloured("curve", dict(colours), legend=len(colours) > 1, columns=_LEGEND),
             tooltip=[
                 alt.Tooltip("curve:N"),
                 alt.Tooltip("x:Q", title=x, format=",.4~g"),

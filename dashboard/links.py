@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+START = "pool"
+"""The path of the start page, which Streamlit serves at the root: asgi.py leads there from here."""
 _KEY = "glasspool-pages"
 
 

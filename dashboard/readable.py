@@ -30,7 +30,15 @@ def size(value: int) -> str:
 
 
 def seconds(value: float) -> str:
-    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
+    """As people say them: 420 ms, 8.25 s, 3 min 20 s, 2 h 5 min."""
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    if value < 60:
+        return f"{value:.2f} s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600:,} h {whole % 3600 // 60} min"
 
 
 def plural(number: int, noun: str) -> str:

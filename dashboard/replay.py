@@ -10,7 +10,7 @@ from engine.events import FoldError, TraceError, TraceReader
 from engine.events.records import Gap, Keyframe, Step
 from engine.events.seek import SeekableTrace
 
-SAY_EVERY = 500
+SAY_EVERY = 100
 """Records between two reports of how far the reading has come."""
 
 
@@ -57,7 +57,8 @@ def _read(feed: Feed, reader: TraceReader, stop: threading.Event) -> str | None:
             fault = f"{reader.path.name} contradicts itself at record {record.seq}: see the ticker"
         count += 1
         if count % SAY_EVERY == 0:
-            text = f"reading {reader.path.name}: {plural(count, 'record')} so far"
+            share = f"{100 * reader.position / max(1, reader.size):.0f} %"
+            text = f"reading {reader.path.name}: {share}, {plural(count, 'record')} so far"
             feed.say(Status(Phase.READING, text))
     if fault is not None:
         feed.missing(fault)

@@ -7,8 +7,8 @@ from dashboard.journal import EndedRequest
 from engine.events import PoolState
 from engine.events.records import SequenceStatus
 
-MAX_ENDED = 1_000
-"""Ended requests that are listed, the last ones."""
+MAX_LISTED = 1_000
+"""Requests that a table lists at most, the first of those that are looked for."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ def unfinished_rows(state: PoolState) -> list[RequestRow]:
             )
         )
     return sorted(rows, key=lambda row: (-(row.blocks or 0), row.request))
+
+
+def ended_count(state: PoolState) -> int:
+    """Requests that had ended by this moment, since the engine began to count."""
+    return sum(state.tally.totals.requests_finished.values())
 
 
 def ended_row(ended: EndedRequest, knows: list[str]) -> RequestRow:

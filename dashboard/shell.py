@@ -8,6 +8,7 @@ from dashboard.readable import size
 from dashboard.session import Session
 from dashboard.sessions import SOURCE_KEY, TOKEN_KEY, catalog, current_session, watch
 from dashboard.source import TRACE_SUFFIX, SourceError
+from dashboard.standing import in_a_line, small
 from engine.events.records import Header
 
 # Wide pages have a margin of 5 rem that no setting narrows, and the pool wants the room.
@@ -60,9 +61,7 @@ def _caption(session: Session) -> None:
     """The model and the pool in a line: it appears once the source has said who it is."""
     header = session.feed.header
     if header is not None:
-        pool = f"{header.num_blocks:,} blocks of {header.block_size} slots"
-        badge = " :orange-badge[:material/science: simulated]" if header.simulated else ""
-        st.markdown(f":small[{escape(header.model)} · {pool}]{badge}")
+        small(in_a_line(header))
 
 
 def _chosen() -> None:

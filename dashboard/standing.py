@@ -5,11 +5,19 @@ import streamlit as st
 from dashboard.markdown import escape
 from dashboard.readable import seconds
 from dashboard.session import Look
+from engine.events.records import Header
 
 
 def small(text: str) -> None:
     """A small remark. Streamlit's caption is too pale to be read by everybody."""
     st.markdown(f":small[{text}]")
+
+
+def in_a_line(header: Header) -> str:
+    """A run's model and pool, and whether no model ran: what stands wherever figures of it do."""
+    pool = f"{header.num_blocks:,} blocks of {header.block_size} slots"
+    badge = " :orange-badge[:material/science: simulated]" if header.simulated else ""
+    return f"{escape(header.model)} · {pool}{badge}"
 
 
 def shows(look: Look, what: str, later: str = "what came later is not shown") -> bool:

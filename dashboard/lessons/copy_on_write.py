@@ -72,7 +72,7 @@ def _how_many(facts: Facts) -> Step:
         f"{facts.source}, has {facts.fill} of {facts.block_size} slots filled. Each sequence has drawn "
         "a token of its own, and its KV belongs in the next slot of that block.",
         ask="How many copies of the block are made when all of them write?",
-        question=Number(facts.copies, "block"),
+        question=Number(facts.copies, unit="copies"),
         because=f"A write to a block with a ref count above 1 copies it first. After {facts.copies} "
         "copies the count is 1, and the last owner writes where the block is.",
         at=Moment(TRACE, facts.seq - 1, facts.request, facts.source),

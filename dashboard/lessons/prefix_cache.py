@@ -143,7 +143,12 @@ def _same(facts: Facts) -> Step:
 
 
 def _words(lookup: Lookup) -> str:
-    return lookup.why.value.replace("_", " ")
+    return {
+        LookupStop.MISS: "no block of this content",
+        LookupStop.SHORTER_THAN_BLOCK: "shorter than a block",
+        LookupStop.LAST_TOKEN_KEPT: "the last token is kept",
+        LookupStop.OFF: "the cache is off",
+    }[lookup.why]
 
 
 def _all(facts: Facts) -> Step:

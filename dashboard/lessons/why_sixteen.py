@@ -135,7 +135,7 @@ def _gain(facts: Facts) -> Step:
 def _tables(facts: Facts) -> Step:
     small, middle = facts.small, facts.middle
     rows = tuple(
-        (size, f"{100 * used:.1f} %", entries, "–" if ratio is None else f"{ratio:.2f} ×")
+        (size, f"{100 * used:.1f} %", f"{entries:,}", "–" if ratio is None else f"{ratio:.2f} ×")
         for size, used, entries, ratio in facts.sweep
     )
     measured = " The table has the lab's figures for these lengths"

@@ -11,7 +11,7 @@ from dashboard.readable import count, plural, size
 from dashboard.session import Look, Session
 from dashboard.sessions import current_session
 from dashboard.source import SourceError
-from dashboard.standing import shows, small
+from dashboard.standing import in_a_line, shows, small
 from engine.lab.capacity import ConfigError, LengthRow, Sizing
 from engine.lab.observation import Observation, fullest, observe
 from engine.lab.reconciliation import Reconciliation, conclusion, own_sizing, reconcile
@@ -152,6 +152,7 @@ def _account(session: Session, sizing: Sizing | None, length: int) -> None:
     _moment(session, look)
     if not shows(look, escape(look.feed.source_name)):
         return
+    small(in_a_line(look.header))
     try:
         seen = look.read(observe)
     except ConfigError as error:
@@ -217,30 +218,26 @@ def _summary(found: Reconciliation, seen: Observation) -> None:
     with st.container(horizontal=True, gap="small"):
         for label, value, help in figures:
             st.metric(label, value, help=help, width=170)
+    if seen.running and not seen.waiting and found.missing > 0:
+        st.markdown(
+            "Nothing waits at this moment: more could run if they were asked for. Its fullest moment "
+            "tells what limits it."
+        )
     for line in conclusion(found, seen)[1:]:
         st.markdown(escape(line))
 
 
 def _effects(found: Reconciliation) -> None:
-    left, rows = found.sized_for, []
+    # Markdown, as cells of a dataframe do not wrap: the reasons are what one comes for.
+    left = found.sized_for
+    lines = [
+        "| cause, in this order | adds or takes | sequences | why |",
+        "|:--|--:|--:|:--|",
+        f"| **sized for** | | **{left:,}** | sequences of {found.length:,} tokens |",
+    ]
     for effect in found.effects:
         left -= effect.missing
-        rows.append((effect.cause.value, -effect.missing or None, left, effect.why))
-    st.dataframe(
-        pd.DataFrame(rows, columns=["cause", "sequences", "left", "why"]),
-        hide_index=True,
-        height="content",
-        key="capacity-effects",
-        placeholder="0",
-        column_config={
-            "cause": st.column_config.TextColumn("cause", pinned=True, width=130),
-            "sequences": st.column_config.NumberColumn(
-                "sequences", help="That the cause adds or takes", format="%+d", width="small"
-            ),
-            "left": st.column_config.NumberColumn(
-                "left", help="Sequences after this cause; the last row is what runs", width="small"
-            ),
-            "why": st.column_config.TextColumn("why", width="large"),
-        },
-        alt="Causes of the difference and their sequences",
-    )
+        change = f"{-effect.missing:+,}".replace("-", "−") if effect.missing else ""
+        lines.append(f"| {escape(effect.cause)} | {change} | {left:,} | {escape(effect.why)} |")
+    lines.append(f"| **runs** | | **{found.runs:,}** | |")
+    st.markdown("\n".join(lines))

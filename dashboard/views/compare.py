@@ -10,10 +10,11 @@ from dashboard.comparison import Comparisons, compared, curves, place_of
 from dashboard.feed import Feed, Phase
 from dashboard.feeds import feed_of
 from dashboard.markdown import escape
+from dashboard.readable import plural, seconds
 from dashboard.session import Session
 from dashboard.sessions import catalog
 from dashboard.source import TRACE_SUFFIX, SourceError, TraceSource
-from dashboard.standing import small
+from dashboard.standing import in_a_line, small
 from dashboard.table_columns import config_of, decimal, frame_of, text
 from dashboard.timeline_rows import Axis
 from engine.events import TraceDiff, TraceError
@@ -136,12 +137,12 @@ def _standing(feed: Feed, run: str) -> None:
         small(f"**{run}** {name}: {escape(status.text)}")
         return
     rows = feed.history.rows()
-    seconds = float(rows["time"][-1] - rows["time"][0]) if len(rows) else 0.0
+    length = float(rows["time"][-1] - rows["time"][0]) if len(rows) else 0.0
     reading = f" ({escape(status.text)})" if status.phase is Phase.READING else ""
     broken = f" {escape(status.warning)}." if status.warning else ""
     small(
-        f"**{run}** {name}: {escape(header.model)}, {header.num_blocks:,} blocks of "
-        f"{header.block_size} slots, {len(rows):,} records over {seconds:,.1f} s{reading}.{broken}"
+        f"**{run}** {name}: {in_a_line(header)}, {plural(len(rows), 'record')} over "
+        f"{seconds(length)}{reading}.{broken}"
     )
 
 

@@ -182,7 +182,8 @@ def _moment_table(runs: list[DynamicRun], number: int) -> None:
         hide_index=True,
         key="lab-moment-table",
         column_config={
-            name: st.column_config.NumberColumn(format="localized") for name in NAMES.values()
+            name: st.column_config.NumberColumn(format="localized")
+            for name in (*NAMES.values(), "running", "waiting")
         },
         alt="Slots by use at the chosen moment, running and waiting requests",
     )
@@ -204,12 +205,15 @@ def _fates(runs: list[DynamicRun]) -> None:
         key="lab-fates",
         column_config={
             "running, mean": st.column_config.NumberColumn(format="%.1f"),
-            "waited": st.column_config.NumberColumn(help="Did not start when they came"),
+            "waited": st.column_config.NumberColumn(
+                format="localized", help="Did not start when they came"
+            ),
             "mean wait (steps)": st.column_config.NumberColumn(
                 format="localized", help="Over all that started"
             ),
             "preemptions": st.column_config.NumberColumn(
-                help="A sequence lost its memory to an older one and stored its tokens again"
+                format="localized",
+                help="A sequence lost its memory to an older one and stored its tokens again",
             ),
             "done at step": st.column_config.NumberColumn(
                 format="localized", help="When the last request had left"
@@ -235,18 +239,21 @@ def _refusals(runs: list[DynamicRun]) -> None:
         key="lab-refusals",
         column_config={
             "could not be placed": st.column_config.NumberColumn(
-                help="At some step, when it was their turn to start or to grow. Each counts once"
+                format="localized",
+                help="At some step, when it was their turn to start or to grow. Each counts once",
             ),
             "although enough memory was free": st.column_config.NumberColumn(
+                format="localized",
                 help="The slots that no sequence had were, in sum, as many as the allocator would have "
-                "taken: only their places were wrong"
+                "taken: only their places were wrong",
             ),
             "although enough slots were empty": st.column_config.NumberColumn(
+                format="localized",
                 help="The slots without a token, also those that other sequences had, were enough for "
-                "all tokens still to come"
+                "all tokens still to come",
             ),
             "never fit": st.column_config.NumberColumn(
-                help="Turned away: the empty memory has no room for them"
+                format="localized", help="Turned away: the empty memory has no room for them"
             ),
         },
         alt="Requests that could not be placed with each allocator, and with how much memory free",

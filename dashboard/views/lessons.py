@@ -206,7 +206,7 @@ def _question(lesson: Lesson, number: int, question: Number | Choice) -> None:
 def _answer(lesson: Lesson, number: int, step: Step) -> None:
     place = (lesson.name, number)
     guess, question = said()[place], step.question
-    verdict = f"{step.source} **{escape(question.answer_words)}**."
+    verdict = f"{step.source}: **{escape(question.answer_words)}**."
     if guess == SKIPPED:
         st.info(verdict, icon=":material/visibility:")
     elif question.right(guess):

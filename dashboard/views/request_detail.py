@@ -4,13 +4,13 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts_requests import TABLES_KEY, life_chart, tables_chart, tokens_chart
-from dashboard.journal import EndedRequest
+from dashboard.journal import MAX_ENDED, EndedRequest
 from dashboard.links import page_link
 from dashboard.markdown import escape
 from dashboard.past import PastError
 from dashboard.readable import UNKNOWN, count, plural, seconds, shortened
 from dashboard.request_story import MAX_WORK, RequestStory
-from dashboard.request_table import MAX_ENDED, RequestRow
+from dashboard.request_table import RequestRow
 from dashboard.session import Look, Session
 from dashboard.standing import small
 from dashboard.story_reader import StoryReader, arrival_of, start_of

@@ -3,9 +3,16 @@
 import streamlit as st
 
 from dashboard.chart_spec import rows_high
+from dashboard.journal import MAX_ENDED
 from dashboard.markdown import escape
 from dashboard.readable import plural
-from dashboard.request_table import MAX_ENDED, RequestRow, ended_row, unfinished_rows
+from dashboard.request_table import (
+    MAX_LISTED,
+    RequestRow,
+    ended_count,
+    ended_row,
+    unfinished_rows,
+)
 from dashboard.row_choice import clicked_row, mark_row
 from dashboard.session import Look, Session
 from dashboard.standing import shows, small
@@ -29,14 +36,14 @@ def _body(session: Session) -> None:
     look = session.look()
     if not shows(look, "Requests"):
         return
-    rows = _rows(look)
+    rows, ended = _known(look)
     if not rows:
         st.info(
             "No request is known at this moment. Send one to the engine, or move on to a later step.",
             icon=":material/inbox:",
         )
         return
-    _table(session, look, rows)
+    _table(session, look, rows, ended)
     request = look.selection.request
     if request is None:
         st.info(
@@ -55,16 +62,21 @@ def _body(session: Session) -> None:
     request_detail(session, look, row)
 
 
-def _rows(look: Look) -> list[RequestRow]:
-    ended = look.feed.ended(MAX_ENDED, look.upto)
+def _known(look: Look) -> tuple[list[RequestRow], int]:
+    """The rows of this moment, and how many requests have ended, those that are forgotten too."""
+    kept = look.feed.ended(MAX_ENDED, look.upto)
     knows = look.header.knows
-    return [*(look.read(unfinished_rows) or []), *(ended_row(e, knows) for e in ended)]
+    unfinished, ended = look.read(lambda state: (unfinished_rows(state), ended_count(state))) or (
+        [],
+        0,
+    )
+    return [*unfinished, *(ended_row(entry, knows) for entry in kept)], max(ended, len(kept))
 
 
 # -- the table ------------------------------------------------------------------------------------
 
 
-def _table(session: Session, look: Look, rows: list[RequestRow]) -> None:
+def _table(session: Session, look: Look, rows: list[RequestRow], ended: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.radio(
             "Show",
@@ -85,8 +97,15 @@ def _table(session: Session, look: Look, rows: list[RequestRow]) -> None:
             live="300ms",
         )
         open_now = sum(1 for row in rows if not row.ended)
-        small(f"{open_now:,} unfinished, {plural(len(rows) - open_now, 'ended request')} kept")
-    shown = _chosen_rows(rows)
+        kept = len(rows) - open_now
+        forgotten = f", of which the last {kept:,} are kept" if kept < ended else ""
+        small(f"{open_now:,} unfinished, {ended:,} ended{forgotten}")
+    chosen = _chosen_rows(rows)
+    shown = chosen[:MAX_LISTED]
+    if len(shown) < len(chosen):
+        small(
+            f"The first {MAX_LISTED:,} of {plural(len(chosen), 'request')}: a search finds the others."
+        )
     mark_row(TABLE_KEY, [row.request for row in shown], look.selection.request)
     st.dataframe(
         frame_of(_COLUMNS, shown),
@@ -120,7 +139,7 @@ def _picked_row(session: Session) -> None:
 
 _COLUMNS = (
     text("request", lambda row: row.request, "The request's id", pinned=True),
-    text("state", lambda row: row.state, "Of its unfinished sequences, or how it ended"),
+    text("state", lambda row: row.state, "Of its unfinished sequences, or how it ended", width=130),
     whole("sequences", lambda row: row.sequences, "Completions that it asked for (n)"),
     whole(
         "prompt tokens", lambda row: row.prompt_tokens, "Tokens of its prompt", format="localized"

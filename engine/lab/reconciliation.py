@@ -107,7 +107,8 @@ def conclusion(found: Reconciliation, seen: Observation) -> list[str]:
         most = max(found.effects, key=lambda effect: sign * effect.missing)
         done = "taken" if sign > 0 else "added"
         lines.append(
-            f"Most is {done} by {most.cause}: {abs(most.missing):,} sequences; {most.why}."
+            f"Most is {done} by {most.cause}: {abs(most.missing):,} "
+            f"sequence{'' if abs(most.missing) == 1 else 's'}; {most.why}."
         )
     return lines
 

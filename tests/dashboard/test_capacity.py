@@ -17,7 +17,7 @@ from engine.lab.model_shapes import model_shape
 from engine.lab.observation import observe, observe_trace
 from engine.lab.reconciliation import own_sizing, reconcile
 from tests.dashboard.apps import page_app, texts
-from tests.dashboard.folding import folded
+from tests.dashboard.folding import folded, steps_of
 
 
 @pytest.fixture
@@ -125,18 +125,22 @@ def test_weights_of_unknown_size_are_asked_for(alone):
     assert "size of the model's weights is not known" in alone.error[0].value.replace("\\", "")
 
 
-def account(app: AppTest) -> tuple[dict[str, str], list[tuple]]:
-    """The figures of the watched engine, and the table of causes."""
-    table = app.dataframe[1].value.astype(object).where(lambda frame: frame.notna(), 0)
-    return figures(app), list(table.itertuples(index=False, name=None))
+def account(app: AppTest) -> tuple[dict[str, str], list[tuple[str, ...]]]:
+    """The figures of the watched engine, and the table of causes below its head."""
+    (table,) = (part.value for part in app.markdown if part.value.startswith("| cause"))
+    lines = table.replace("\\", "").replace("*", "").splitlines()[2:]
+    return figures(app), [tuple(cell.strip() for cell in line.split("|")[1:-1]) for line in lines]
 
 
-def rows_of(found) -> list[tuple]:
-    left, rows = found.sized_for, []
+def rows_of(found) -> list[tuple[str, ...]]:
+    left = found.sized_for
+    rows = [("sized for", "", f"{left:,}", f"sequences of {found.length:,} tokens")]
     for effect in found.effects:
         left -= effect.missing
-        rows.append((effect.cause.value, -effect.missing, left, effect.why))
-    return rows
+        sign = "+" if effect.missing < 0 else "−"
+        change = f"{sign}{abs(effect.missing):,}" if effect.missing else ""
+        rows.append((effect.cause.value, change, f"{left:,}", effect.why))
+    return [*rows, ("runs", "", f"{found.runs:,}", "")]
 
 
 def test_the_watched_engine_is_accounted_for_at_its_moment(watched):
@@ -147,7 +151,7 @@ def test_the_watched_engine_is_accounted_for_at_its_moment(watched):
     said, table = account(app)
     assert (said["Sized for"], said["Runs"]) == (str(found.sized_for), str(found.runs))
     assert table == rows_of(found)
-    assert table[-1][2] == found.runs
+    assert table[-2][2] == table[-1][2] == str(found.runs)
     app.selectbox(key="capacity-assumed").set_value(1024)
     app.radio(key="capacity-base").set_value(ABOVE)
     run(app)
@@ -162,6 +166,20 @@ def test_the_fullest_moment_is_that_of_the_command_line(watched):
     seen = observe_trace(watched)
     assert account(app)[1] == rows_of(reconcile(own_sizing(seen), 512, seen))
     assert f"step {seen.step}," in texts(app)
+
+
+@pytest.mark.parametrize(("length", "wanting"), [("16", True), ("100000", False)])
+def test_who_runs_fewer_while_nothing_waits_is_told_to_ask_for_more(watched, length, wanting):
+    seq = next(
+        step.seq for step in steps_of(watched) if step.queues.running and not step.queues.waiting
+    )
+    seen = observe(folded(watched, seq))
+    assert seen.running
+    assert not seen.waiting
+    app = page_app("capacity", seq=str(seq))
+    app.text_input(key="capacity-lengths").set_value(length)
+    run(app)
+    assert ("Nothing waits at this moment" in texts(app)) == wanting
 
 
 def test_the_chart_leaves_out_lengths_that_do_not_fit():

@@ -1,11 +1,12 @@
 """The feed: what it shows equals a direct fold, and what is missing is said."""
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dashboard.feed import Feed, Phase
+from dashboard.feed import Feed, Phase, Status
 from dashboard.journal import LineKind
 from dashboard.live import follow_engine
 from dashboard.replay import read_trace
@@ -48,6 +49,21 @@ def test_a_trace_that_was_read_is_in_the_state_of_a_direct_fold(small_trace: Pat
     assert feed.past.state_at(99).keyframe() == folded(small_trace, 99).keyframe()
     assert feed.status.phase is Phase.RECORDED
     assert feed.status.warning is None
+
+
+def test_a_trace_that_is_being_read_tells_how_far(small_trace: Path) -> None:
+    told: list[str] = []
+
+    class Listening(Feed):
+        def say(self, status: Status) -> None:
+            told.append(status.text)
+            super().say(status)
+
+    read_trace(Listening("trace", live=False), small_trace, threading.Event())
+    shares = [int(found[1]) for text in told if (found := re.search(r": (\d+) %, ", text))]
+    assert shares == sorted(shares)
+    assert shares
+    assert 0 < shares[0] <= shares[-1] <= 100
 
 
 def test_history_has_the_composition_and_the_counts_of_each_record(small_trace: Path) -> None:

@@ -98,6 +98,8 @@ def test_where_nothing_fits_or_waits_the_sentences_say_so(app):
     change(app, "selectbox", "lab-max-model-len", 8192)
     said = texts(app)
     assert "naive can place none" in said
+    assert "% with naive" not in said, "no share of nothing"
+    assert "% with exact" in said
     assert "no request of exact had to wait for a long enough hole" in said
     assert "60 sequences, **30,000 tokens**, the longest 500." in said
 

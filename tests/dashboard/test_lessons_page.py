@@ -7,6 +7,8 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
+from dashboard.chart_spec import STATES
+from dashboard.charts_lessons import bars_spec, lines_spec
 from dashboard.feeds import close_feeds
 from dashboard.lessons import LESSONS
 from dashboard.lessons.lesson import Choice, Lesson, Number, Step
@@ -66,7 +68,7 @@ def test_a_guess_is_compared_with_the_answer_and_the_pool_moves_to_it() -> None:
     next(b for b in app.button if b.label == "See the events").click().run(timeout=30)
     said = texts(app)
     assert "You said 7 blocks" in said
-    assert f"The events say **{step.question.answer_words}**" in said
+    assert f"The events say: **{step.question.answer_words}**" in said
     assert step.because in said
     assert app.warning
     assert not app.success
@@ -152,3 +154,20 @@ def test_a_trace_without_what_the_lesson_is_about_is_told_in_a_line(
     assert "has no fork" in app.warning[0].value
     (tmp_path / f"block-table{TRACE_SUFFIX}").write_bytes(b"no trace")
     assert "block" in page_app("lessons", lesson="block-table").warning[0].value
+
+
+def test_a_legend_fits_the_narrow_column_of_a_lesson() -> None:
+    colours = tuple((f"part {number}", state) for number, state in enumerate(STATES[:5]))
+    for spec, layer in (
+        (bars_spec("slots", 2, 100.0, colours, "#000"), 0),
+        (lines_spec("step", "blocks", colours), None),
+    ):
+        part = spec if layer is None else spec["layer"][layer]
+        assert part["encoding"]["color"]["legend"]["columns"] <= 3
+
+
+def test_answers_are_counted_in_what_was_asked_for_and_told_in_words() -> None:
+    copies = step_of(lesson_of("copy-on-write"), 1)
+    assert "How many copies" in copies.ask
+    assert copies.question.answer_words.endswith(" copies")
+    assert "shorter than a block" in step_of(lesson_of("prefix-cache"), 4).tell

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
@@ -14,6 +15,7 @@ from dashboard.session import Session
 from dashboard.sessions import SOURCE_KEY, TOKEN_KEY, catalog, sessions
 from dashboard.shell import PATH_KEY
 from dashboard.source import SOURCE_VARIABLE, parse_source
+from tests.dashboard.apps import page_app, texts
 from tests.dashboard.folding import folded
 from tests.dashboard.simulated import SimulatedEngine, write_trace
 from tests.dashboard.waiting import wait_for
@@ -138,6 +140,25 @@ def test_two_files_of_one_name_are_two_sources(trace: Path, tmp_path: Path) -> N
     name = catalog().add_trace(str(other))
     assert name == f"{trace.name} (2)"
     assert catalog().add_trace(str(other)) == name
+
+
+@pytest.mark.parametrize(
+    "path", ["pool", "requests", "timeline", "preemptions", "compare", "capacity"]
+)
+def test_every_page_about_a_simulated_run_says_so(
+    path: str, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = SimulatedEngine(20, seed=1)
+    engine.header = msgspec.structs.replace(engine.header, simulated=True)
+    other = write_trace(tmp_path / "virtual.jsonl.zst", engine, 10)
+    monkeypatch.setenv(SOURCE_VARIABLE, f"{trace}\n{other}")
+    feed = feed_of(parse_source(str(other)))
+    wait_for(lambda: feed.status.phase is Phase.RECORDED, what="the end of the reading")
+    real, virtual = (texts(page_app(path, source=name)) for name in (trace.name, other.name))
+    # Compare shows the second source as run B, whatever is watched.
+    badge = "simulated]"
+    assert real.count(badge) == (1 if path == "compare" else 0)
+    assert virtual.count(badge) == (2 if path == "compare" else 1)
 
 
 def test_names_from_records_are_shown_letter_for_letter(trace: Path) -> None:

@@ -302,6 +302,36 @@ def test_filter_and_search_choose_rows(watched: Path) -> None:
     assert len(app.dataframe[0].value) >= 1
 
 
+def test_a_search_finds_requests_beyond_those_that_are_listed(
+    watched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.views.requests.MAX_LISTED", 2)
+    app = page_app("requests", seq="199")
+    app.session_state[FILTER_KEY] = "ended"
+    app.run(timeout=30)
+    ended = [
+        event.request
+        for record in steps_of(watched)
+        for event in record.events
+        if type(event).__name__ in ("RequestFinished", "RequestRejected")
+    ]
+    assert list(app.dataframe[0].value["request"]) == ended[:-3:-1]
+    assert f"The first 2 of {len(ended):,} requests" in texts(app)
+    assert f"{len(ended):,} ended" in texts(app)
+    app.text_input(key=SEARCH_KEY).set_value(ended[0]).run(timeout=30)
+    assert ended[0] in set(app.dataframe[0].value["request"])
+
+
+def test_requests_that_are_forgotten_are_counted(
+    watched: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.views.requests.MAX_ENDED", 3)
+    ended = sum(folded(watched, 150).tally.totals.requests_finished.values())
+    said = texts(page_app("requests", seq="150"))
+    assert ended > 3
+    assert f"{ended:,} ended, of which the last 3 are kept" in said
+
+
 def test_a_selected_request_is_told_in_detail_and_survives_reruns(watched: Path) -> None:
     state = folded(watched, 120)
     name = max(state.requests, key=lambda request: state.requests[request].preemptions)
