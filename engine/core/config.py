@@ -74,8 +74,10 @@ class EngineConfig(msgspec.Struct, frozen=True):
             raise ConfigError(
                 f"watermark is {self.watermark}; it is a share of the pool, from 0 to below 1"
             )
-        if not 1 <= self.prefix_hash_bits <= 128:
-            raise ConfigError(f"prefix_hash_bits is {self.prefix_hash_bits}; it lies in 1..128")
+        if self.prefix_hash_bits not in range(4, 129, 4):
+            raise ConfigError(
+                f"prefix_hash_bits is {self.prefix_hash_bits}; it is a multiple of 4, from 4 to 128"
+            )
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ConfigError(
                 f"max_num_batched_tokens is {self.max_num_batched_tokens}, less than max_num_seqs "

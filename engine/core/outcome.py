@@ -51,15 +51,26 @@ class Outcome:
         drawn = iter(output.drawn)
         searches: dict[str, list[tuple[Sequence, Drawn]]] = {}
         prefill = decode = recompute = 0
+        size, tell = self.block_size, self.events.append
         for row in plan.rows:
+            sequence = row.sequence
+            if sequence.decoding:
+                # Most rows of most steps, so they are spared all questions that need no asking.
+                decode += 1
+                computed = sequence.computed = row.start + 1
+                tell(sequence.one_computed)
+                if not computed % size:
+                    self.tables.publish(sequence, row.start, computed)
+                self._take_token(sequence, next(drawn), now)
+                continue
             again, prompt = self._computed(row)
             recompute += again
             prefill += prompt
             decode += row.count - again - prompt
-            if row.sequence.request.beams is not None:
-                for sequence in row.samples:
-                    beams = searches.setdefault(sequence.request.request_id, [])
-                    beams.append((sequence, next(drawn)))
+            if sequence.request.beams is not None:
+                for beam in row.samples:
+                    beams = searches.setdefault(beam.request.request_id, [])
+                    beams.append((beam, next(drawn)))
             elif row.samples:
                 self._draw(row, drawn, now)
         for beams in searches.values():
@@ -84,8 +95,6 @@ class Outcome:
         if row.start + again < len(sequence.request.prompt):
             prompt = min(len(sequence.request.prompt), end) - row.start - again
         sequence.computed = end
-        if end > sequence.high_water:
-            sequence.high_water = end
         self.events.append(Computed(sequence.sequence, row.count, again))
         if end // self.block_size > row.start // self.block_size:
             self.tables.publish(sequence, row.start, end)
@@ -96,6 +105,7 @@ class Outcome:
             self._fork(row.sequence, child)
         row.sequence.request.forked = True
         for sequence in row.samples:
+            sequence.decoding = True
             self._take_token(sequence, next(drawn), now)
 
     def _fork(self, parent: Sequence, child: Sequence) -> None:

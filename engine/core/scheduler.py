@@ -160,17 +160,19 @@ class Scheduler:
         plan = Plan()
         preempted_any = False
         # A decode's token is its own; what prefills may use is what the decodes leave.
-        decodes = sum([sequence.remaining == 1 for sequence in self.running])
+        decodes = sum([len(s.tokens) - s.computed == 1 for s in self.running])
         budget = self.config.max_num_batched_tokens - decodes
+        running, rows_of_plan = self.running, plan.rows
         position = 0
-        while position < len(self.running):
-            sequence = self.running[position]
-            if sequence.decodes_alone and self.tables.has_own_slot(sequence):
+        while position < len(running):
+            sequence = running[position]
+            start = sequence.computed
+            if sequence.decoding and start < sequence.own_slots:
                 # Most rows of most steps: nothing to share, to take or to copy.
-                plan.rows.append(Row(sequence, 1, [sequence]))
+                rows_of_plan.append(Row(sequence, start, 1, [sequence]))
                 position += 1
                 continue
-            unit = self._unit(self.running, position)
+            unit = self._unit(running, position)
             rows = self._rows(unit, budget, decodes_reserved=True)
             while rows and not self._has_room(rows):
                 preempted_any = True
@@ -239,7 +241,7 @@ class Scheduler:
         copy = self.tables.append(sequence, count)
         if copy is not None:
             plan.copies.append(copy)
-        plan.rows.append(Row(sequence, count, samples))
+        plan.rows.append(Row(sequence, sequence.computed, count, samples))
 
     # -- waiting to running, and back ---------------------------------------------------------
 
@@ -321,7 +323,9 @@ class Scheduler:
             )
         )
         self.tables.release(victim, ReleaseWhy.PREEMPTED)
+        victim.high_water = max(victim.high_water, victim.computed)
         victim.computed = 0
+        victim.decoding = False
         victim.status = SequenceStatus.PREEMPTED
         self.num_preempted += 1
         victim.preemptions += 1

@@ -24,7 +24,7 @@ class Snapshot:
         self._block_size = scheduler.config.block_size
         self._ref_count = scheduler.pool.ref_count.copy()
         self._last_change = scheduler.pool.last_change.copy()
-        self._hashes = scheduler.index.copy_of_entries()
+        self._hashes = scheduler.index.copy_of_hashes()
         self._totals = copy_totals(tally.totals)
         self._requests = [
             RequestRow(
@@ -47,7 +47,7 @@ class Snapshot:
     def keyframe(self) -> Keyframe:
         """The rows. Called in any thread."""
         filled = self._filled_slots()
-        indexed = self._hashes.get
+        hash_of = self._hashes.get
         return Keyframe(
             seq=self.seq,
             step=self._step,
@@ -58,7 +58,7 @@ class Snapshot:
                     self._ref_count[block],
                     filled[block],
                     changed,
-                    None if (entry := indexed(block)) is None else entry.hash,
+                    hash_of(block),
                 )
                 for block, changed in enumerate(self._last_change)
                 if changed >= 0
