@@ -61,7 +61,16 @@ class Outcome:
                 tell(sequence.one_computed)
                 if not computed % size:
                     self.tables.publish(sequence, row.start, computed)
-                self._take_token(sequence, next(drawn), now)
+                result = next(drawn)
+                token = result.token
+                if (
+                    sequence.is_listened_to
+                    or token in sequence.request.end_tokens
+                    or len(sequence.tokens) + 1 >= sequence.most_tokens
+                ):
+                    self._take_token(sequence, result, now)
+                else:
+                    sequence.tokens.append(token)
                 continue
             again, prompt = self._computed(row)
             recompute += again
@@ -118,18 +127,17 @@ class Outcome:
         bisect.insort(self.scheduler.running, child, key=lambda s: s.order)
 
     def _take_token(self, sequence: Sequence, drawn: Drawn, now: float) -> None:
-        params = sequence.request.params
-        self._append(sequence, drawn.token, now)
-        if params.logprobs is not None:
+        request, token = sequence.request, drawn.token
+        self._append(sequence, token, now)
+        if request.params.logprobs is not None:
             sequence.drawn.append(drawn)
-        stopped = sequence.detokenizer is not None and sequence.detokenizer.push(drawn.token)
-        if stopped or drawn.token in sequence.request.end_tokens:
+        stopped = sequence.detokenizer is not None and sequence.detokenizer.push(token)
+        if stopped or token in request.end_tokens:
             reason = FinishReason.STOP
-        elif sequence.num_output >= params.max_tokens:
+        elif len(sequence.tokens) >= sequence.most_tokens:
             reason = FinishReason.LENGTH
         else:
             reason = None
-        request = sequence.request
         if reason is not None:
             self._finish_sequence(sequence, reason)
         if request.on_token is not None:

@@ -87,14 +87,23 @@ class PrefixIndex:
         """
         if not self.enabled:
             return
-        entries, hashes, digits = self._entries, self._hashes, self._digits
-        parent = self._digest(sequence, start - 1).hex()[:digits] if start else None
+        entries, hashes, digits, digests = (
+            self._entries,
+            self._hashes,
+            self._digits,
+            sequence.digests,
+        )
+        before = self._digest(sequence, start - 1)
+        parent = before.hex()[:digits] if start else None
         for index in range(start, end):
+            content = self._content(sequence, index)
+            if index == len(digests):
+                digests.append(_chained(before, content))
+            before = digests[index]
+            key = before.hex()[:digits]
             block = sequence.table[index]
-            digest = self._digest(sequence, index)
-            key = digest.hex()[:digits]
             if key not in entries and block not in hashes:
-                entries[key] = IndexEntry(block, digest, self._content(sequence, index))
+                entries[key] = IndexEntry(block, before, content)
                 hashes[block] = key
                 yield Cache(block, key, parent)
             parent = key
@@ -122,14 +131,20 @@ class PrefixIndex:
         return self._pack(*sequence.tokens[start : start + self.block_size])
 
     def _digest(self, sequence: Sequence, index: int) -> bytes:
-        """The digest of a full block. The sequence keeps those that were asked for: tokens stay."""
+        """The digest of a full block; -1 is before the first.
+
+        The sequence keeps those that were asked for: its tokens stay.
+        """
+        if index < 0:
+            salt = (sequence.request.cache_salt or "").encode()
+            return blake2b(salt, key=self._salt, digest_size=16).digest()
         digests = sequence.digests
         while len(digests) <= index:
-            before = digests[-1] if digests else self._root(sequence)
-            content = self._content(sequence, len(digests))
-            digests.append(blake2b(before + content, digest_size=16).digest())
+            last = len(digests)
+            before = self._digest(sequence, last - 1)
+            digests.append(_chained(before, self._content(sequence, last)))
         return digests[index]
 
-    def _root(self, sequence: Sequence) -> bytes:
-        salt = (sequence.request.cache_salt or "").encode()
-        return blake2b(salt, key=self._salt, digest_size=16).digest()
+
+def _chained(before: bytes, content: bytes) -> bytes:
+    return blake2b(before + content, digest_size=16).digest()

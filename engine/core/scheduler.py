@@ -149,6 +149,12 @@ class Scheduler:
         sequence = Sequence(self._next_sequence, request, len(request.sequences), tokens)
         if self.new_detokenizer is not None and request.beams is None:
             sequence.detokenizer = self.new_detokenizer(request)
+        sequence.is_listened_to = (
+            self.token_text is not None
+            or request.on_token is not None
+            or request.params.logprobs is not None
+            or sequence.detokenizer is not None
+        )
         self._next_sequence += 1
         request.sequences.append(sequence)
         return sequence

@@ -79,7 +79,8 @@ class Sequence:
     `high_water` is the most that was computed when it was preempted, so that recomputed tokens can be
     told apart. `decoding`: it has drawn its last token itself, runs, and is no beam, so the next one is
     all that it computes. The block tables keep `own_slots`: the next token's slot is in a block that
-    only this sequence has if `computed` is below it.
+    only this sequence has if `computed` is below it. `is_listened_to`: more is done with each of its
+    tokens than to append it.
     `index` numbers the sequences of one request. `digests` belong to the prefix index: one for each
     full block that it was asked about. `drawn` and `detokenizer` are kept where the request asks
     for logprobs, and where the engine knows text.
@@ -103,6 +104,7 @@ class Sequence:
         self.digests: list[bytes] = []
         self.drawn: list[Drawn] = []
         self.detokenizer: Detokenizer | None = None
+        self.is_listened_to = False
         self.most_tokens = len(request.prompt) + request.params.max_tokens
         # Made once: it is told in each step that decodes.
         self.one_computed = Computed(sequence, 1)

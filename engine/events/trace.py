@@ -26,6 +26,9 @@ EVENTS_PER_KEYFRAME = 8192
 EVENTS_A_RECORD = 5
 """To read and decode one more record costs a reader as much as this many events in it."""
 
+GATHERED_BYTES = 64 * 1024
+"""Lines are compressed so many bytes at a time: a call for each short line costs more than its work."""
+
 _FORMAT = {pyzstd.CParameter.compressionLevel: 1, pyzstd.CParameter.checksumFlag: 1}
 """With a checksum a reader notices every flipped bit of a finished frame. Higher levels take several
 times as long and save a tenth at best: records are short and alike."""
@@ -66,6 +69,7 @@ class TraceWriter:
         """Creates or replaces `path`. Raises OSError where it can't be written."""
         self._disk = path.open("wb")
         self._file = pyzstd.SeekableZstdFile(self._disk, "w", level_or_option=_FORMAT)
+        self._gathered = bytearray()
         self._line(encode(header))
         self._line(encode(keyframe))
 
@@ -75,6 +79,7 @@ class TraceWriter:
 
     def write_keyframe(self, keyframe: Keyframe) -> None:
         """Append a keyframe in a frame of its own, for readers that seek."""
+        self._compress()
         self._file.flush(self._file.FLUSH_FRAME)
         self._line(encode(keyframe))
 
@@ -83,6 +88,7 @@ class TraceWriter:
 
         With `sync`, wait for the disk: a crash of the machine keeps it too.
         """
+        self._compress()
         self._file.flush(self._file.FLUSH_BLOCK)
         self._disk.flush()
         if sync:
@@ -94,11 +100,19 @@ class TraceWriter:
         return self._disk.tell()
 
     def close(self) -> None:
+        self._compress()
         self._file.close()
         self._disk.close()
 
     def _line(self, line: bytes) -> None:
-        self._file.write(line + b"\n")
+        self._gathered += line
+        self._gathered += b"\n"
+        if len(self._gathered) >= GATHERED_BYTES:
+            self._compress()
+
+    def _compress(self) -> None:
+        self._file.write(self._gathered)
+        self._gathered.clear()
 
 
 class TraceReader:
