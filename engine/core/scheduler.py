@@ -166,7 +166,7 @@ class Scheduler:
         plan = Plan()
         preempted_any = False
         # A decode's token is its own; what prefills may use is what the decodes leave.
-        decodes = sum([len(s.tokens) - s.computed == 1 for s in self.running])
+        decodes = sum([s.decoding or s.remaining == 1 for s in self.running])
         budget = self.config.max_num_batched_tokens - decodes
         running, rows_of_plan = self.running, plan.rows
         position = 0

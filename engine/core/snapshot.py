@@ -47,22 +47,20 @@ class Snapshot:
     def keyframe(self) -> Keyframe:
         """The rows. Called in any thread."""
         filled = self._filled_slots()
-        hash_of = self._hashes.get
+        last_change = self._last_change
+        rows = map(
+            BlockRow,
+            range(len(last_change)),
+            self._ref_count,
+            filled,
+            last_change,
+            map(self._hashes.get, range(len(last_change))),
+        )
         return Keyframe(
             seq=self.seq,
             step=self._step,
             time=self._time,
-            blocks=[
-                BlockRow(
-                    block,
-                    self._ref_count[block],
-                    filled[block],
-                    changed,
-                    hash_of(block),
-                )
-                for block, changed in enumerate(self._last_change)
-                if changed >= 0
-            ],
+            blocks=[row for row in rows if row.last_change >= 0],
             sequences=[sequence.row() for sequence in self._sequences],
             requests=self._requests,
             totals=self._totals,
@@ -75,9 +73,11 @@ class Snapshot:
         for block in self._hashes:
             filled[block] = size
         for sequence in self._sequences:
-            for index, block in enumerate(sequence.table):
-                tokens = min(size, sequence.computed - index * size)
-                filled[block] = max(filled[block], tokens)
+            full = sequence.computed // size
+            for block in sequence.table[:full]:
+                filled[block] = size
+            for block in sequence.table[full:]:
+                filled[block] = max(filled[block], sequence.computed % size)
         return filled
 
 

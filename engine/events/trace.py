@@ -69,7 +69,8 @@ class TraceWriter:
         """Creates or replaces `path`. Raises OSError where it can't be written."""
         self._disk = path.open("wb")
         self._file = pyzstd.SeekableZstdFile(self._disk, "w", level_or_option=_FORMAT)
-        self._gathered = bytearray()
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
         self._line(encode(header))
         self._line(encode(keyframe))
 
@@ -105,14 +106,17 @@ class TraceWriter:
         self._disk.close()
 
     def _line(self, line: bytes) -> None:
-        self._gathered += line
-        self._gathered += b"\n"
-        if len(self._gathered) >= GATHERED_BYTES:
+        self._gathered.append(line)
+        self._gathered_bytes += len(line)
+        if self._gathered_bytes >= GATHERED_BYTES:
             self._compress()
 
     def _compress(self) -> None:
-        self._file.write(self._gathered)
-        self._gathered.clear()
+        if self._gathered:
+            self._gathered.append(b"")
+            self._file.write(b"\n".join(self._gathered))
+            self._gathered.clear()
+            self._gathered_bytes = 0
 
 
 class TraceReader:
