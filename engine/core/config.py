@@ -44,8 +44,8 @@ class EngineConfig(msgspec.Struct, frozen=True):
     tokens run through the model in one step. long_prefill_token_threshold: most tokens of one
     sequence in one step; 0 sets no limit. watermark: share of the pool that stays free when a
     waiting sequence is admitted next to running ones. max_num_queued_reqs: most requests that have
-    not started; 0 sets no limit. prefix_hash_bits: width of the prefix index's keys; content is
-    compared on every hit, so fewer bits cost hits, never correctness.
+    not started; 0 sets no limit. prefix_hash_bits: width of the prefix index's keys, a multiple of 4;
+    content is compared on every hit, so fewer bits cost hits, never correctness.
     """
 
     block_size: int
