@@ -189,7 +189,8 @@ class Scheduler:
                     budget -= count if sequence.remaining > 1 else 0
                     self._schedule_row(plan, sequence, count)
                 position += len(unit)
-        if self.waiting and not preempted_any:
+        has_slot = len(running) < self.config.max_num_seqs
+        if self.waiting and has_slot and not preempted_any:
             self._admit(plan, budget)
         return plan
 

@@ -14,11 +14,11 @@ from types import TracebackType
 
 import pyzstd
 
-from engine.events.codec import encode
+from engine.events.codec import append_line
 from engine.events.lines import MAX_LINE_BYTES, LineReader, TraceError
 from engine.events.pool_contents import FoldError
 from engine.events.pool_state import PoolState
-from engine.events.records import Gap, Header, Keyframe, Step
+from engine.events.records import Gap, Header, Keyframe, Record, Step
 
 __all__ = ["MAX_LINE_BYTES", "KeyframePolicy", "TraceError", "TraceReader", "TraceWriter"]
 
@@ -69,20 +69,28 @@ class TraceWriter:
         """Creates or replaces `path`. Raises OSError where it can't be written."""
         self._disk = path.open("wb")
         self._file = pyzstd.SeekableZstdFile(self._disk, "w", level_or_option=_FORMAT)
-        self._gathered: list[bytes] = []
-        self._gathered_bytes = 0
-        self._line(encode(header))
-        self._line(encode(keyframe))
+        self._lines = bytearray()
+        append_line(header, self._lines)
+        self.write_record(keyframe)
 
     def write(self, line: bytes) -> None:
         """Append one encoded record."""
-        self._line(line)
+        self._lines += line
+        self._lines += b"\n"
+        if len(self._lines) >= GATHERED_BYTES:
+            self._compress()
+
+    def write_record(self, record: Record) -> None:
+        """Append one record that nobody has encoded."""
+        append_line(record, self._lines)
+        if len(self._lines) >= GATHERED_BYTES:
+            self._compress()
 
     def write_keyframe(self, keyframe: Keyframe) -> None:
         """Append a keyframe in a frame of its own, for readers that seek."""
         self._compress()
         self._file.flush(self._file.FLUSH_FRAME)
-        self._line(encode(keyframe))
+        self.write_record(keyframe)
 
     def flush(self, *, sync: bool = False) -> None:
         """Hand everything so far to the operating system: a crash of this process keeps it.
@@ -105,18 +113,10 @@ class TraceWriter:
         self._file.close()
         self._disk.close()
 
-    def _line(self, line: bytes) -> None:
-        self._gathered.append(line)
-        self._gathered_bytes += len(line)
-        if self._gathered_bytes >= GATHERED_BYTES:
-            self._compress()
-
     def _compress(self) -> None:
-        if self._gathered:
-            self._gathered.append(b"")
-            self._file.write(b"\n".join(self._gathered))
-            self._gathered.clear()
-            self._gathered_bytes = 0
+        if self._lines:
+            self._file.write(self._lines)
+            self._lines.clear()
 
 
 class TraceReader:
