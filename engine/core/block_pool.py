@@ -22,9 +22,9 @@ class BlockPool:
         self.ref_count = [0] * num_blocks
         self.last_change = [-1] * num_blocks
         self.seq = 0
-        self._free = deque(range(num_blocks))
+        self._free: deque[int] = deque(range(num_blocks))
         self._cached: OrderedDict[int, None] = OrderedDict()
-        self._has_content: set[int] = set()
+        self._has_content = bytearray(num_blocks)
         self._copy_sources: set[int] = set()
         self._held = 0
 
@@ -61,7 +61,7 @@ class BlockPool:
         if evicted:
             assert self._cached
             block, _ = self._cached.popitem(last=False)
-            self._has_content.discard(block)
+            self._has_content[block] = False
         else:
             block = free.popleft()
             while block in self._copy_sources:
@@ -85,7 +85,7 @@ class BlockPool:
         self.ref_count[block] = left
         self.last_change[block] = self.seq
         if left == 0:
-            if block in self._has_content:
+            if self._has_content[block]:
                 self._cached[block] = None
             else:
                 self._free.append(block)
@@ -95,7 +95,7 @@ class BlockPool:
     def keep_content(self, block: int) -> None:
         """An active block entered the prefix index: it is cached, not free, when it is dropped."""
         assert self.ref_count[block] > 0
-        self._has_content.add(block)
+        self._has_content[block] = True
         self.last_change[block] = self.seq
 
     def forget_all_content(self) -> None:
@@ -104,7 +104,7 @@ class BlockPool:
         for block in self._cached:
             self.last_change[block] = self.seq
         self._cached.clear()
-        self._has_content.clear()
+        self._has_content = bytearray(self.num_blocks)
 
     def hold_copy_source(self, block: int) -> None:
         """Don't hand out an active block, should it become free, until this step's copies have run.
@@ -112,7 +112,7 @@ class BlockPool:
         A source is a partial block, so it is in no prefix index.
         """
         assert self.ref_count[block] > 0
-        assert block not in self._has_content
+        assert not self._has_content[block]
         self._copy_sources.add(block)
 
     def copies_done(self) -> None:

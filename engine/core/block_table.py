@@ -100,7 +100,7 @@ class BlockTables:
             block, source = self._take()
             table.append(block)
             self.events.append(Allocate(block, sequence.sequence, index, source))
-        # Blocks that are not full are shared by forks only.
+        # Until it forks: nothing else shares a block that is not full.
         sequence.own_slots = len(table) * self.block_size
         return copy
 

@@ -55,7 +55,7 @@ class Outcome:
         for row in plan.rows:
             sequence = row.sequence
             if sequence.decoding:
-                # Most rows of most steps, so they are spared all questions that need no asking.
+                # Most rows of most steps: one new token, nothing recomputed, none to fork from it.
                 decode += 1
                 computed = sequence.computed = row.start + 1
                 tell(sequence.one_computed)

@@ -56,14 +56,14 @@ class ScriptedRunner(ModelFreeRunner):
 
     def __init__(self, cost: StepCost, clock: VirtualClock) -> None:
         super().__init__(BYTES, cost, clock.pass_by)
-        self._drawn = DrawnTokens()
+        self._tokens = DrawnTokens()
         self._scripts: dict[str, list[Iterator[Drawn]]] = {}
         self._says: dict[EngineSequence, Iterator[Drawn]] = {}
 
     def expect(self, request: Asked) -> None:
         """Take note of what a request's completions will say, before it first runs."""
         self._scripts[request.request_id] = [
-            map(self._drawn.__getitem__, _ended(output, request.max_tokens))
+            map(self._tokens.__getitem__, _ended(output, request.max_tokens))
             for output in request.outputs
         ]
 
