@@ -87,12 +87,8 @@ class PrefixIndex:
         """
         if not self.enabled:
             return
-        entries, hashes, digits, digests = (
-            self._entries,
-            self._hashes,
-            self._digits,
-            sequence.digests,
-        )
+        entries, hashes = self._entries, self._hashes
+        digests, digits = sequence.digests, self._digits
         before = self._digest(sequence, start - 1)
         parent = before.hex()[:digits] if start else None
         for index in range(start, end):

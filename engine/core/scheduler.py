@@ -173,8 +173,8 @@ class Scheduler:
         while position < len(running):
             sequence = running[position]
             start = sequence.computed
-            if sequence.decoding and start < sequence.own_slots:
-                # Most rows of most steps: nothing to share, to take or to copy.
+            if sequence.decoding and (start < sequence.own_slots or self._took_block(sequence)):
+                # Most rows of most steps: nothing to copy, nobody to preempt.
                 rows_of_plan.append(Row(sequence, start, 1, [sequence]))
                 position += 1
                 continue
@@ -197,6 +197,14 @@ class Scheduler:
     def commit(self, plan: Plan, output: StepOutput) -> TokenCounts:
         """Take note that the plan ran, and of the tokens that were drawn."""
         return self._outcome.commit(plan, output)
+
+    def _took_block(self, sequence: Sequence) -> bool:
+        """Take the next block for a sequence that decodes; False where that is not all it needs."""
+        full = sequence.computed == len(sequence.table) * self.config.block_size
+        if not full or not self.pool.num_available:
+            return False
+        self.tables.append(sequence, 1)
+        return True
 
     def _unit(self, queue: list[Sequence], position: int) -> list[Sequence]:
         """The sequences that move together from this place on: one, or all beams of a request."""

@@ -77,10 +77,10 @@ class Sequence:
 
     `tokens` is prompt and output; the first `computed` of them have KV, in the blocks of `table`.
     `high_water` is the most that was computed when it was preempted, so that recomputed tokens can be
-    told apart. `decoding`: it has drawn its last token itself, runs, and is no beam, so the next one is
-    all that it computes. The block tables keep `own_slots`: the next token's slot is in a block that
-    only this sequence has if `computed` is below it. `is_listened_to`: more is done with each of its
-    tokens than to append it.
+    told apart. `decoding`: it runs, is no beam and has drawn its newest token itself, so that one is all
+    it computes next. `own_slots` belongs to the block tables: while `computed` is below it, the next slot
+    lies in a block that no other table has; 0 where that is not known. `is_listened_to`: each of its
+    tokens is more than appended. It ends with `most_tokens` at the latest, prompt and output.
     `index` numbers the sequences of one request. `digests` belong to the prefix index: one for each
     full block that it was asked about. `drawn` and `detokenizer` are kept where the request asks
     for logprobs, and where the engine knows text.
