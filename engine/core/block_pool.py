@@ -7,7 +7,7 @@
 A block is in one of the two queues if and only if its ref count is 0. Every operation is O(1).
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
 
 class BlockPool:
@@ -22,9 +22,9 @@ class BlockPool:
         self.ref_count = [0] * num_blocks
         self.last_change = [-1] * num_blocks
         self.seq = 0
-        self._free: OrderedDict[int, None] = OrderedDict.fromkeys(range(num_blocks))
+        self._free: deque[int] = deque(range(num_blocks))
         self._cached: OrderedDict[int, None] = OrderedDict()
-        self._has_content: set[int] = set()
+        self._has_content = bytearray(num_blocks)
         self._copy_sources: set[int] = set()
         self._held = 0
 
@@ -56,16 +56,17 @@ class BlockPool:
 
         The caller has checked `num_available`.
         """
-        assert self.num_available > 0
-        evicted = len(self._free) == self._held
+        free = self._free
+        evicted = len(free) == self._held
         if evicted:
+            assert self._cached
             block, _ = self._cached.popitem(last=False)
-            self._has_content.discard(block)
+            self._has_content[block] = False
         else:
-            block, _ = self._free.popitem(last=False)
+            block = free.popleft()
             while block in self._copy_sources:
-                self._free[block] = None
-                block, _ = self._free.popitem(last=False)
+                free.append(block)
+                block = free.popleft()
         self.ref_count[block] = 1
         self.last_change[block] = self.seq
         return block, evicted
@@ -84,26 +85,26 @@ class BlockPool:
         self.ref_count[block] = left
         self.last_change[block] = self.seq
         if left == 0:
-            if block in self._has_content:
+            if self._has_content[block]:
                 self._cached[block] = None
             else:
-                self._free[block] = None
+                self._free.append(block)
                 self._held += block in self._copy_sources
         return left
 
     def keep_content(self, block: int) -> None:
         """An active block entered the prefix index: it is cached, not free, when it is dropped."""
         assert self.ref_count[block] > 0
-        self._has_content.add(block)
+        self._has_content[block] = True
         self.last_change[block] = self.seq
 
     def forget_all_content(self) -> None:
         """Cached blocks become free, the next to be evicted first."""
+        self._free.extend(self._cached)
         for block in self._cached:
-            self._free[block] = None
             self.last_change[block] = self.seq
         self._cached.clear()
-        self._has_content.clear()
+        self._has_content = bytearray(self.num_blocks)
 
     def hold_copy_source(self, block: int) -> None:
         """Don't hand out an active block, should it become free, until this step's copies have run.
@@ -111,7 +112,7 @@ class BlockPool:
         A source is a partial block, so it is in no prefix index.
         """
         assert self.ref_count[block] > 0
-        assert block not in self._has_content
+        assert not self._has_content[block]
         self._copy_sources.add(block)
 
     def copies_done(self) -> None:

@@ -16,7 +16,6 @@ from engine.events.records import (
     Allocate,
     AnyEvent,
     BlockSource,
-    Cache,
     CopyOnWrite,
     Evict,
     Fork,
@@ -39,12 +38,6 @@ class BlockTables:
         self.index = index
         self.block_size = block_size
         self.events = events
-
-    def has_own_slot(self, sequence: Sequence) -> bool:
-        """The next token's slot is in the table already, in a block that no other table has."""
-        index = sequence.computed // self.block_size
-        table = sequence.table
-        return index < len(table) and self.pool.ref_count[table[index]] == 1
 
     def blocks_needed(self, rows: list[tuple[Sequence, int]]) -> int:
         """Blocks that must be taken before each of `rows` (sequence, more tokens) gets its KV.
@@ -102,23 +95,25 @@ class BlockTables:
         copy = None
         if shared is not None and self.pool.ref_count[shared] > 1:
             copy = self._copy(sequence, shared)
-        for index in range(len(sequence.table), self._entries(sequence.computed + tokens)):
+        table = sequence.table
+        for index in range(len(table), self._entries(sequence.computed + tokens)):
             block, source = self._take()
-            sequence.table.append(block)
+            table.append(block)
             self.events.append(Allocate(block, sequence.sequence, index, source))
+        # Until it forks: nothing else shares a block that is not full.
+        sequence.own_slots = len(table) * self.block_size
         return copy
 
     def publish(self, sequence: Sequence, start: int, end: int) -> None:
         """Tokens start..end were computed: the blocks that they filled enter the prefix index."""
-        for index in range(start // self.block_size, end // self.block_size):
-            block = sequence.table[index]
-            added = self.index.add(sequence, index, block)
-            if added is not None:
-                self.pool.keep_content(block)
-                self.events.append(Cache(block, *added))
+        size = self.block_size
+        for event in self.index.add(sequence, start // size, end // size):
+            self.pool.keep_content(event.block)
+            self.events.append(event)
 
     def fork(self, parent: Sequence, child: Sequence) -> None:
         """Give the child a table that shares every block of the parent. Allocates nothing."""
+        parent.own_slots = 0
         self.events.append(Fork(parent.sequence, child.sequence))
         for index, block in enumerate(parent.table):
             self.pool.share(block)
@@ -127,10 +122,11 @@ class BlockTables:
 
     def release(self, sequence: Sequence, why: ReleaseWhy) -> None:
         """Drop the whole table, tail first, so that the head of a sequence is evicted last."""
-        while sequence.table:
-            block = sequence.table.pop()
-            left = self.pool.drop(block)
-            self.events.append(Release(block, sequence.sequence, why, left))
+        table, number, drop = sequence.table, sequence.sequence, self.pool.drop
+        while table:
+            block = table.pop()
+            self.events.append(Release(block, number, why, drop(block)))
+        sequence.own_slots = 0
 
     def reset(self) -> None:
         """Empty the prefix index. No block may be active."""

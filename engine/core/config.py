@@ -44,8 +44,8 @@ class EngineConfig(msgspec.Struct, frozen=True):
     tokens run through the model in one step. long_prefill_token_threshold: most tokens of one
     sequence in one step; 0 sets no limit. watermark: share of the pool that stays free when a
     waiting sequence is admitted next to running ones. max_num_queued_reqs: most requests that have
-    not started; 0 sets no limit. prefix_hash_bits: width of the prefix index's keys; content is
-    compared on every hit, so fewer bits cost hits, never correctness.
+    not started; 0 sets no limit. prefix_hash_bits: width of the prefix index's keys, a multiple of 4;
+    content is compared on every hit, so fewer bits cost hits, never correctness.
     """
 
     block_size: int
@@ -74,8 +74,10 @@ class EngineConfig(msgspec.Struct, frozen=True):
             raise ConfigError(
                 f"watermark is {self.watermark}; it is a share of the pool, from 0 to below 1"
             )
-        if not 1 <= self.prefix_hash_bits <= 128:
-            raise ConfigError(f"prefix_hash_bits is {self.prefix_hash_bits}; it lies in 1..128")
+        if self.prefix_hash_bits not in range(4, 129, 4):
+            raise ConfigError(
+                f"prefix_hash_bits is {self.prefix_hash_bits}; it is a multiple of 4, from 4 to 128"
+            )
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ConfigError(
                 f"max_num_batched_tokens is {self.max_num_batched_tokens}, less than max_num_seqs "

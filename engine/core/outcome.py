@@ -51,15 +51,35 @@ class Outcome:
         drawn = iter(output.drawn)
         searches: dict[str, list[tuple[Sequence, Drawn]]] = {}
         prefill = decode = recompute = 0
+        size, tell = self.block_size, self.events.append
         for row in plan.rows:
+            sequence = row.sequence
+            if sequence.decoding:
+                # Most rows of most steps: one new token, nothing recomputed, none to fork from it.
+                decode += 1
+                computed = sequence.computed = row.start + 1
+                tell(sequence.one_computed)
+                if not computed % size:
+                    self.tables.publish(sequence, row.start, computed)
+                result = next(drawn)
+                token = result.token
+                if (
+                    sequence.is_listened_to
+                    or token in sequence.request.end_tokens
+                    or len(sequence.tokens) + 1 >= sequence.most_tokens
+                ):
+                    self._take_token(sequence, result, now)
+                else:
+                    sequence.tokens.append(token)
+                continue
             again, prompt = self._computed(row)
             recompute += again
             prefill += prompt
             decode += row.count - again - prompt
-            if row.sequence.request.beams is not None:
-                for sequence in row.samples:
-                    beams = searches.setdefault(sequence.request.request_id, [])
-                    beams.append((sequence, next(drawn)))
+            if sequence.request.beams is not None:
+                for beam in row.samples:
+                    beams = searches.setdefault(beam.request.request_id, [])
+                    beams.append((beam, next(drawn)))
             elif row.samples:
                 self._draw(row, drawn, now)
         for beams in searches.values():
@@ -84,8 +104,6 @@ class Outcome:
         if row.start + again < len(sequence.request.prompt):
             prompt = min(len(sequence.request.prompt), end) - row.start - again
         sequence.computed = end
-        if end > sequence.high_water:
-            sequence.high_water = end
         self.events.append(Computed(sequence.sequence, row.count, again))
         if end // self.block_size > row.start // self.block_size:
             self.tables.publish(sequence, row.start, end)
@@ -96,6 +114,7 @@ class Outcome:
             self._fork(row.sequence, child)
         row.sequence.request.forked = True
         for sequence in row.samples:
+            sequence.decoding = True
             self._take_token(sequence, next(drawn), now)
 
     def _fork(self, parent: Sequence, child: Sequence) -> None:
@@ -108,18 +127,17 @@ class Outcome:
         bisect.insort(self.scheduler.running, child, key=lambda s: s.order)
 
     def _take_token(self, sequence: Sequence, drawn: Drawn, now: float) -> None:
-        params = sequence.request.params
-        self._append(sequence, drawn.token, now)
-        if params.logprobs is not None:
+        request, token = sequence.request, drawn.token
+        self._append(sequence, token, now)
+        if request.params.logprobs is not None:
             sequence.drawn.append(drawn)
-        stopped = sequence.detokenizer is not None and sequence.detokenizer.push(drawn.token)
-        if stopped or drawn.token in sequence.request.end_tokens:
+        stopped = sequence.detokenizer is not None and sequence.detokenizer.push(token)
+        if stopped or token in request.end_tokens:
             reason = FinishReason.STOP
-        elif sequence.num_output >= params.max_tokens:
+        elif len(sequence.tokens) >= sequence.most_tokens:
             reason = FinishReason.LENGTH
         else:
             reason = None
-        request = sequence.request
         if reason is not None:
             self._finish_sequence(sequence, reason)
         if request.on_token is not None:

@@ -1,9 +1,11 @@
 """Plan: what one step does, from schedule() to commit()."""
 
+import msgspec
+
 from engine.core.sequence import Sequence
 
 
-class Row:
+class Row(msgspec.Struct, gc=False):
     """One sequence's share of a step: tokens[start : start + count] get KV.
 
     `samples` lists the sequences that each draw a token from the logits of the row's last token:
@@ -11,13 +13,10 @@ class Row:
     where tokens of the sequence are left to compute.
     """
 
-    __slots__ = ("count", "samples", "sequence", "start")
-
-    def __init__(self, sequence: Sequence, count: int, samples: list[Sequence]) -> None:
-        self.sequence = sequence
-        self.start = sequence.computed
-        self.count = count
-        self.samples = samples
+    sequence: Sequence
+    start: int
+    count: int
+    samples: list[Sequence]
 
 
 class Plan:

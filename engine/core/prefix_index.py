@@ -8,24 +8,24 @@ tokens are compared too, so a key that two contents share costs a hit and never 
 Digests are salted: those in records tell nobody what was asked.
 """
 
-import hashlib
 import secrets
-from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
+from struct import Struct
 
 import msgspec
 
 from engine.core.sequence import Sequence
-from engine.events.records import LookupStop
+from engine.events.records import Cache, LookupStop
 
 
 class IndexEntry(msgspec.Struct, frozen=True, gc=False):
-    """An indexed block's content. `hash` is its key as records show it."""
+    """An indexed block: its whole digest, and its tokens as bytes."""
 
-    key: int
+    block: int
     digest: bytes
-    tokens: tuple[int, ...]
-    hash: str
+    content: bytes
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class Hit:
 
 
 class PrefixIndex:
-    """Full, computed blocks by content. `hash_bits` is the width of a key.
+    """Full, computed blocks by content.
+
+    A key is a digest's first `hash_bits` bits, a multiple of 4, as records show them: in hexadecimal.
 
     `salt` is drawn anew unless it is given, for a run that is to be repeated bit by bit.
     """
@@ -47,21 +49,21 @@ class PrefixIndex:
     ) -> None:
         self.block_size = block_size
         self.enabled = enabled
-        self._unused_bits = 128 - hash_bits
-        self._hash_format = f"0{-(-hash_bits // 4)}x"
+        self._digits = hash_bits // 4
+        self._pack = Struct(f"{block_size}q").pack
         self._salt = secrets.token_bytes(16) if salt is None else salt
-        self._blocks: dict[int, int] = {}
-        self._entries: dict[int, IndexEntry] = {}
+        self._entries: dict[str, IndexEntry] = {}
+        self._hashes: dict[int, str] = {}
 
     def __contains__(self, block: int) -> bool:
-        return block in self._entries
+        return block in self._hashes
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._hashes)
 
-    def copy_of_entries(self) -> dict[int, IndexEntry]:
-        """Indexed blocks now."""
-        return self._entries.copy()
+    def copy_of_hashes(self) -> dict[int, str]:
+        """The hash of each indexed block, now."""
+        return self._hashes.copy()
 
     def lookup(self, sequence: Sequence) -> Hit:
         """The longest run of indexed blocks that begins the sequence and leaves a token to compute."""
@@ -77,62 +79,68 @@ class PrefixIndex:
         whole = len(sequence.tokens) % self.block_size == 0
         return Hit(blocks, LookupStop.LAST_TOKEN_KEPT if whole else LookupStop.SHORTER_THAN_BLOCK)
 
-    def add(self, sequence: Sequence, index: int, block: int) -> tuple[str, str | None] | None:
-        """Index a full, computed block of the sequence; returns its hash and that of the one before.
+    def add(self, sequence: Sequence, start: int, end: int) -> Iterator[Cache]:
+        """Index blocks start..end of a sequence's table, which are full and computed.
 
-        None where the block is indexed already, or its key holds another block: then that one stays.
+        Tells those that were added. Not added is a block that is indexed already, or whose key holds
+        another block: then that one stays.
         """
-        if not self.enabled or block in self._entries:
-            return None
-        digest = self._digest(sequence, index)
-        key = self._key(digest)
-        if key in self._blocks:
-            return None
-        entry = IndexEntry(key, digest, self._tokens(sequence, index), self._text(key))
-        self._blocks[key] = block
-        self._entries[block] = entry
-        # The digest before this one was needed for it.
-        parent = None if index == 0 else self._text(self._key(sequence.digests[index - 1]))
-        return entry.hash, parent
+        if not self.enabled:
+            return
+        entries, hashes = self._entries, self._hashes
+        digests, digits = sequence.digests, self._digits
+        before = self._digest(sequence, start - 1)
+        parent = before.hex()[:digits] if start else None
+        for index in range(start, end):
+            content = self._content(sequence, index)
+            if index == len(digests):
+                digests.append(_chained(before, content))
+            before = digests[index]
+            key = before.hex()[:digits]
+            block = sequence.table[index]
+            if key not in entries and block not in hashes:
+                entries[key] = IndexEntry(block, before, content)
+                hashes[block] = key
+                yield Cache(block, key, parent)
+            parent = key
 
     def remove(self, block: int) -> str:
         """Forget a block; returns its hash."""
-        entry = self._entries.pop(block)
-        del self._blocks[entry.key]
-        return entry.hash
+        key = self._hashes.pop(block)
+        del self._entries[key]
+        return key
 
     def clear(self) -> None:
-        self._blocks.clear()
         self._entries.clear()
+        self._hashes.clear()
 
     def _find(self, sequence: Sequence, index: int) -> int | None:
         digest = self._digest(sequence, index)
-        block = self._blocks.get(self._key(digest))
-        if block is None:
+        entry = self._entries.get(digest.hex()[: self._digits])
+        if entry is None:
             return None
-        entry = self._entries[block]
-        same = entry.digest == digest and entry.tokens == self._tokens(sequence, index)
-        return block if same else None
+        same = entry.digest == digest and entry.content == self._content(sequence, index)
+        return entry.block if same else None
 
-    def _tokens(self, sequence: Sequence, index: int) -> tuple[int, ...]:
+    def _content(self, sequence: Sequence, index: int) -> bytes:
         start = index * self.block_size
-        return tuple(sequence.tokens[start : start + self.block_size])
+        return self._pack(*sequence.tokens[start : start + self.block_size])
 
     def _digest(self, sequence: Sequence, index: int) -> bytes:
-        """The digest of a full block. The sequence keeps those that were asked for: tokens stay."""
+        """The digest of a full block; -1 is before the first.
+
+        The sequence keeps those that were asked for: its tokens stay.
+        """
+        if index < 0:
+            salt = (sequence.request.cache_salt or "").encode()
+            return blake2b(salt, key=self._salt, digest_size=16).digest()
         digests = sequence.digests
         while len(digests) <= index:
-            before = digests[-1] if digests else self._root(sequence)
-            content = array("q", self._tokens(sequence, len(digests))).tobytes()
-            digests.append(hashlib.blake2b(before + content, digest_size=16).digest())
+            last = len(digests)
+            before = self._digest(sequence, last - 1)
+            digests.append(_chained(before, self._content(sequence, last)))
         return digests[index]
 
-    def _root(self, sequence: Sequence) -> bytes:
-        salt = (sequence.request.cache_salt or "").encode()
-        return hashlib.blake2b(salt, key=self._salt, digest_size=16).digest()
 
-    def _key(self, digest: bytes) -> int:
-        return int.from_bytes(digest) >> self._unused_bits
-
-    def _text(self, key: int) -> str:
-        return format(key, self._hash_format)
+def _chained(before: bytes, content: bytes) -> bytes:
+    return blake2b(before + content, digest_size=16).digest()

@@ -149,6 +149,12 @@ class Scheduler:
         sequence = Sequence(self._next_sequence, request, len(request.sequences), tokens)
         if self.new_detokenizer is not None and request.beams is None:
             sequence.detokenizer = self.new_detokenizer(request)
+        sequence.is_listened_to = (
+            self.token_text is not None
+            or request.on_token is not None
+            or request.params.logprobs is not None
+            or sequence.detokenizer is not None
+        )
         self._next_sequence += 1
         request.sequences.append(sequence)
         return sequence
@@ -160,17 +166,19 @@ class Scheduler:
         plan = Plan()
         preempted_any = False
         # A decode's token is its own; what prefills may use is what the decodes leave.
-        decodes = sum([sequence.remaining == 1 for sequence in self.running])
+        decodes = sum([s.decoding or s.remaining == 1 for s in self.running])
         budget = self.config.max_num_batched_tokens - decodes
+        running, rows_of_plan = self.running, plan.rows
         position = 0
-        while position < len(self.running):
-            sequence = self.running[position]
-            if sequence.decodes_alone and self.tables.has_own_slot(sequence):
-                # Most rows of most steps: nothing to share, to take or to copy.
-                plan.rows.append(Row(sequence, 1, [sequence]))
+        while position < len(running):
+            sequence = running[position]
+            start = sequence.computed
+            if sequence.decoding and (start < sequence.own_slots or self._took_block(sequence)):
+                # Most rows of most steps: nothing to copy, nobody to preempt.
+                rows_of_plan.append(Row(sequence, start, 1, [sequence]))
                 position += 1
                 continue
-            unit = self._unit(self.running, position)
+            unit = self._unit(running, position)
             rows = self._rows(unit, budget, decodes_reserved=True)
             while rows and not self._has_room(rows):
                 preempted_any = True
@@ -181,13 +189,22 @@ class Scheduler:
                     budget -= count if sequence.remaining > 1 else 0
                     self._schedule_row(plan, sequence, count)
                 position += len(unit)
-        if self.waiting and not preempted_any:
+        has_slot = len(running) < self.config.max_num_seqs
+        if self.waiting and has_slot and not preempted_any:
             self._admit(plan, budget)
         return plan
 
     def commit(self, plan: Plan, output: StepOutput) -> TokenCounts:
         """Take note that the plan ran, and of the tokens that were drawn."""
         return self._outcome.commit(plan, output)
+
+    def _took_block(self, sequence: Sequence) -> bool:
+        """Take the next block for a sequence that decodes; False where that is not all it needs."""
+        full = sequence.computed == len(sequence.table) * self.config.block_size
+        if not full or not self.pool.num_available:
+            return False
+        self.tables.append(sequence, 1)
+        return True
 
     def _unit(self, queue: list[Sequence], position: int) -> list[Sequence]:
         """The sequences that move together from this place on: one, or all beams of a request."""
@@ -239,7 +256,7 @@ class Scheduler:
         copy = self.tables.append(sequence, count)
         if copy is not None:
             plan.copies.append(copy)
-        plan.rows.append(Row(sequence, count, samples))
+        plan.rows.append(Row(sequence, sequence.computed, count, samples))
 
     # -- waiting to running, and back ---------------------------------------------------------
 
@@ -321,7 +338,9 @@ class Scheduler:
             )
         )
         self.tables.release(victim, ReleaseWhy.PREEMPTED)
+        victim.high_water = max(victim.high_water, victim.computed)
         victim.computed = 0
+        victim.decoding = False
         victim.status = SequenceStatus.PREEMPTED
         self.num_preempted += 1
         victim.preemptions += 1

@@ -8,7 +8,7 @@ from engine.core.config import SamplingParams
 from engine.core.detokenizer import Detokenizer
 from engine.core.drawn import Drawn, PromptToken
 from engine.core.randomness import mix
-from engine.events.records import FinishReason, SequenceStatus
+from engine.events.records import Computed, FinishReason, SequenceStatus
 
 
 class Request:
@@ -76,7 +76,11 @@ class Sequence:
     """One completion of a request.
 
     `tokens` is prompt and output; the first `computed` of them have KV, in the blocks of `table`.
-    `high_water` is the most that ever was computed, so that recomputed tokens can be told apart.
+    `high_water` is the most that was computed when it was preempted, so that recomputed tokens can be
+    told apart. `decoding`: it runs, is no beam and has drawn its newest token itself, so that one is all
+    it computes next. `own_slots` belongs to the block tables: while `computed` is below it, the next slot
+    lies in a block that no other table has; 0 where that is not known. `is_listened_to`: each of its
+    tokens is more than appended. It ends with `most_tokens` at the latest, prompt and output.
     `index` numbers the sequences of one request. `digests` belong to the prefix index: one for each
     full block that it was asked about. `drawn` and `detokenizer` are kept where the request asks
     for logprobs, and where the engine knows text.
@@ -90,7 +94,9 @@ class Sequence:
         self.status = SequenceStatus.WAITING
         self.computed = 0
         self.high_water = 0
+        self.decoding = False
         self.table: list[int] = []
+        self.own_slots = 0
         self.preemptions = 0
         self.parent: int | None = None
         self.started = False
@@ -98,6 +104,10 @@ class Sequence:
         self.digests: list[bytes] = []
         self.drawn: list[Drawn] = []
         self.detokenizer: Detokenizer | None = None
+        self.is_listened_to = False
+        self.most_tokens = len(request.prompt) + request.params.max_tokens
+        # Made once: it is told in each step that decodes.
+        self.one_computed = Computed(sequence, 1)
         # Each completion draws from a stream of its own, the same one whatever the batch.
         self.seed = mix(request.seed, index)
 
@@ -110,12 +120,6 @@ class Sequence:
     def remaining(self) -> int:
         """Tokens without KV; the last of them gives the next one."""
         return len(self.tokens) - self.computed
-
-    @property
-    def decodes_alone(self) -> bool:
-        """Its next token is the only one without KV, and neither beams nor forks hang on it."""
-        request = self.request
-        return len(self.tokens) - self.computed == 1 and request.forked and request.beams is None
 
     @property
     def output(self) -> list[int]:

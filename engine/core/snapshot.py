@@ -24,7 +24,7 @@ class Snapshot:
         self._block_size = scheduler.config.block_size
         self._ref_count = scheduler.pool.ref_count.copy()
         self._last_change = scheduler.pool.last_change.copy()
-        self._hashes = scheduler.index.copy_of_entries()
+        self._hashes = scheduler.index.copy_of_hashes()
         self._totals = copy_totals(tally.totals)
         self._requests = [
             RequestRow(
@@ -47,22 +47,20 @@ class Snapshot:
     def keyframe(self) -> Keyframe:
         """The rows. Called in any thread."""
         filled = self._filled_slots()
-        indexed = self._hashes.get
+        last_change = self._last_change
+        rows = map(
+            BlockRow,
+            range(len(last_change)),
+            self._ref_count,
+            filled,
+            last_change,
+            map(self._hashes.get, range(len(last_change))),
+        )
         return Keyframe(
             seq=self.seq,
             step=self._step,
             time=self._time,
-            blocks=[
-                BlockRow(
-                    block,
-                    self._ref_count[block],
-                    filled[block],
-                    changed,
-                    None if (entry := indexed(block)) is None else entry.hash,
-                )
-                for block, changed in enumerate(self._last_change)
-                if changed >= 0
-            ],
+            blocks=[row for row in rows if row.last_change >= 0],
             sequences=[sequence.row() for sequence in self._sequences],
             requests=self._requests,
             totals=self._totals,
@@ -75,9 +73,11 @@ class Snapshot:
         for block in self._hashes:
             filled[block] = size
         for sequence in self._sequences:
-            for index, block in enumerate(sequence.table):
-                tokens = min(size, sequence.computed - index * size)
-                filled[block] = max(filled[block], tokens)
+            full = sequence.computed // size
+            for block in sequence.table[:full]:
+                filled[block] = size
+            for block in sequence.table[full:]:
+                filled[block] = max(filled[block], sequence.computed % size)
         return filled
 
 

@@ -29,6 +29,12 @@ def encode(record: Record) -> bytes:
     return _encoder.encode(record)
 
 
+def append_line(record: Record, lines: bytearray) -> None:
+    """The same at the end of `lines`, with its line end."""
+    _encoder.encode_into(record, lines, -1)
+    lines += b"\n"
+
+
 def decode(line: bytes | str) -> Record:
     """The record in one line of JSON.
 

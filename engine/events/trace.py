@@ -14,17 +14,20 @@ from types import TracebackType
 
 import pyzstd
 
-from engine.events.codec import encode
+from engine.events.codec import append_line
 from engine.events.lines import MAX_LINE_BYTES, LineReader, TraceError
 from engine.events.pool_contents import FoldError
 from engine.events.pool_state import PoolState
-from engine.events.records import Gap, Header, Keyframe, Step
+from engine.events.records import Gap, Header, Keyframe, Record, Step
 
 __all__ = ["MAX_LINE_BYTES", "KeyframePolicy", "TraceError", "TraceReader", "TraceWriter"]
 
 EVENTS_PER_KEYFRAME = 8192
 EVENTS_A_RECORD = 5
 """To read and decode one more record costs a reader as much as this many events in it."""
+
+GATHERED_BYTES = 64 * 1024
+"""Lines are compressed so many bytes at a time: a call for each short line costs more than its work."""
 
 _FORMAT = {pyzstd.CParameter.compressionLevel: 1, pyzstd.CParameter.checksumFlag: 1}
 """With a checksum a reader notices every flipped bit of a finished frame. Higher levels take several
@@ -66,23 +69,35 @@ class TraceWriter:
         """Creates or replaces `path`. Raises OSError where it can't be written."""
         self._disk = path.open("wb")
         self._file = pyzstd.SeekableZstdFile(self._disk, "w", level_or_option=_FORMAT)
-        self._line(encode(header))
-        self._line(encode(keyframe))
+        self._lines = bytearray()
+        append_line(header, self._lines)
+        self.write_record(keyframe)
 
     def write(self, line: bytes) -> None:
         """Append one encoded record."""
-        self._line(line)
+        self._lines += line
+        self._lines += b"\n"
+        if len(self._lines) >= GATHERED_BYTES:
+            self._compress()
+
+    def write_record(self, record: Record) -> None:
+        """Append one record that nobody has encoded."""
+        append_line(record, self._lines)
+        if len(self._lines) >= GATHERED_BYTES:
+            self._compress()
 
     def write_keyframe(self, keyframe: Keyframe) -> None:
         """Append a keyframe in a frame of its own, for readers that seek."""
+        self._compress()
         self._file.flush(self._file.FLUSH_FRAME)
-        self._line(encode(keyframe))
+        self.write_record(keyframe)
 
     def flush(self, *, sync: bool = False) -> None:
         """Hand everything so far to the operating system: a crash of this process keeps it.
 
         With `sync`, wait for the disk: a crash of the machine keeps it too.
         """
+        self._compress()
         self._file.flush(self._file.FLUSH_BLOCK)
         self._disk.flush()
         if sync:
@@ -94,11 +109,14 @@ class TraceWriter:
         return self._disk.tell()
 
     def close(self) -> None:
+        self._compress()
         self._file.close()
         self._disk.close()
 
-    def _line(self, line: bytes) -> None:
-        self._file.write(line + b"\n")
+    def _compress(self) -> None:
+        if self._lines:
+            self._file.write(self._lines)
+            self._lines.clear()
 
 
 class TraceReader:

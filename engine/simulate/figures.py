@@ -11,6 +11,8 @@ from engine.events.records import RequestFinished, RequestRejected, Step, Totals
 _GRAIN = 1e-5
 """Seconds to which times between tokens are rounded before they are counted."""
 
+_ENDS = {RequestFinished, RequestRejected}
+
 
 class Spread(msgspec.Struct, frozen=True):
     """Percentiles by nearest rank, in seconds."""
@@ -66,6 +68,8 @@ class FiguresFold:
         self._end = record.time + spent.schedule + spent.model + spent.sample
         for seconds, times in waits:
             self._between[round(seconds / _GRAIN)] += times
+        if _ENDS.isdisjoint(map(type, record.events)):
+            return
         for event in record.events:
             kind = type(event)
             if kind is RequestFinished:

@@ -8,7 +8,6 @@ import msgspec
 from engine import __version__
 from engine.core.config import EngineConfig
 from engine.core.runner import StepCost
-from engine.events.codec import encode
 from engine.events.records import SCHEMA_VERSION, Header, Producer, Step
 from engine.events.trace import KeyframePolicy, TraceWriter
 from engine.llm import KNOWS, LLMEngine
@@ -82,7 +81,7 @@ class RunRecorder:
 
     def add(self, record: Step) -> None:
         """Write a record, right after its step."""
-        self._writer.write(encode(record))
+        self._writer.write_record(record)
         self._policy.count(len(record.events))
         if self._policy.due:
             self._writer.write_keyframe(self._engine.keyframe())

@@ -57,6 +57,20 @@ def recorded_outcome(source: Recorded) -> Outcome:
     )
 
 
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """A simulation makes no rings but its requests, which it takes apart itself; looking for them in
+    the objects of a full pool takes a tenth of its time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_no_garbage_collection()
 def run_one(
     scene: Scene,
     variation: Variation,
@@ -108,17 +122,6 @@ def distinct(scene: Scene, variations: Iterable[Variation]) -> list[Variation]:
         config = configured(scene.config, variation.changes)
         found.setdefault((msgspec.structs.astuple(config), variation.scale_rate), variation)
     return list(found.values())
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """A simulation makes no rings but its requests, which it takes apart itself; looking for them in
-    the objects of a full pool takes a tenth of its time."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _recorder(trace: Path, header: Header, engine: LLMEngine) -> RunRecorder:

@@ -10,19 +10,19 @@ same requests, configuration and cost give the same records.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from engine.core.config import EngineConfig, Policy, RequestError
 from engine.core.drawn import Drawn, StepOutput
 from engine.core.plan import Plan
 from engine.core.runner import ModelFreeRunner, StepCost
 from engine.core.sequence import Request
+from engine.core.sequence import Sequence as EngineSequence
 from engine.events.records import Step
 from engine.llm import LLMEngine
 from engine.simulate.asked import STOP, Asked
 
 BYTES = 256
-DRAWN = [Drawn(token) for token in range(BYTES)]
-"""Of every byte, made once: most simulated tokens are bytes."""
 SALT = bytes(16)
 STEPS_A_TELL = 256
 MALFORMED = "malformed"
@@ -41,34 +41,54 @@ class VirtualClock:
         self.now += seconds
 
 
+class DrawnTokens(dict[int, Drawn]):
+    """What was drawn, by token: made once for STOP and for bytes, which most simulated tokens are."""
+
+    def __init__(self) -> None:
+        super().__init__((token, Drawn(token)) for token in (STOP, *range(BYTES)))
+
+    def __missing__(self, token: int) -> Drawn:
+        return Drawn(token)
+
+
 class ScriptedRunner(ModelFreeRunner):
     """Draws, for each completion, the tokens that it is known to say. Beams are made up."""
 
     def __init__(self, cost: StepCost, clock: VirtualClock) -> None:
         super().__init__(BYTES, cost, clock.pass_by)
+        self._tokens = DrawnTokens()
         self._scripts: dict[str, list[Iterator[Drawn]]] = {}
+        self._says: dict[EngineSequence, Iterator[Drawn]] = {}
 
     def expect(self, request: Asked) -> None:
         """Take note of what a request's completions will say, before it first runs."""
         self._scripts[request.request_id] = [
-            map(_drawn, _ended(output, request.max_tokens)) for output in request.outputs
+            map(self._tokens.__getitem__, _ended(output, request.max_tokens))
+            for output in request.outputs
         ]
 
     def forget(self, request: Request) -> None:
         """The request has ended. Without its sequences it is no ring, and needs no garbage collector."""
         del self._scripts[request.request_id]
+        for sequence in request.sequences:
+            self._says.pop(sequence, None)
         request.sequences = []
 
     def sample(self, output: None, plan: Plan) -> StepOutput:
-        scripts = self._scripts
+        says = self._says
         return StepOutput(
-            [
-                next(scripts[sequence.request.request_id][sequence.index])
-                if sequence.request.beams is None
-                else self._draw(sequence)
-                for sequence in plan.samples
-            ]
+            [next(says.get(sequence) or self._begin(sequence)) for sequence in plan.samples]
         )
+
+    def _begin(self, sequence: EngineSequence) -> Iterator[Drawn]:
+        """What a sequence that draws its first token will say."""
+        request = sequence.request
+        if request.beams is None:
+            script = self._scripts[request.request_id][sequence.index]
+        else:
+            script = iter(partial(self._draw, sequence), None)
+        self._says[sequence] = script
+        return script
 
 
 class Simulation:
@@ -137,10 +157,6 @@ class Simulation:
             self.refused[str(rejected[0].why) if rejected else MALFORMED] += 1
         else:
             self.runner.expect(asked)
-
-
-def _drawn(token: int) -> Drawn:
-    return DRAWN[token] if 0 <= token < BYTES else Drawn(token)
 
 
 def _ended(output: Sequence[int], max_tokens: int) -> Sequence[int]:

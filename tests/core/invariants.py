@@ -29,13 +29,20 @@ def check_core(scheduler: Scheduler) -> None:
         assert sequence.status is SequenceStatus.RUNNING
         # The newest sampled token has no KV yet.
         assert sequence.computed < len(sequence.tokens)
+        remaining = len(sequence.tokens) - sequence.computed
+        alone = sequence.request.forked and sequence.request.beams is None
+        assert not sequence.decoding or (remaining == 1 and alone)
+        own = sequence.table[sequence.computed // size : sequence.own_slots // size]
+        assert sequence.own_slots <= len(sequence.table) * size
+        assert all(pool.ref_count[block] == 1 for block in own), "a shared block counts as its own"
         for index, block in enumerate(sequence.table):
             if block in scheduler.index:
                 assert sequence.computed >= (index + 1) * size, "a partial block is in the index"
     for sequence in scheduler.waiting:
         assert sequence.status is not SequenceStatus.RUNNING
         assert sequence.table == []
-        assert sequence.computed == 0
+        assert sequence.computed == sequence.own_slots == 0
+        assert not sequence.decoding
     assert len(scheduler.running) <= scheduler.config.max_num_seqs
     for request in scheduler.requests.values():
         if request.beams is not None:

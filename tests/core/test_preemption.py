@@ -37,6 +37,17 @@ def test_a_preempted_sequence_resumes_on_what_is_left_of_its_blocks():
     assert (finished["r1"].preemptions, finished["r1"].recomputed_tokens) == (1, 4)
 
 
+def test_tokens_lost_twice_are_recomputed_twice_as_far_as_they_ever_were_computed():
+    driver = Driver(config(num_blocks=10, max_model_len=36, long_prefill_token_threshold=1))
+    for prompt, max_tokens in ((6, 5), (8, 16), (8, 22), (12, 6)):
+        driver.add(prompt, max_tokens=max_tokens)
+    driver.run()  # the ledger compares what each event tells with what was computed before
+    lost = [event.tokens_lost for event in of_kind(driver.events, Preempt) if event.sequence == 3]
+    assert lost == [8, 6], "the second time it had not got as far again"
+    (finished,) = [e for e in of_kind(driver.events, RequestFinished) if e.request == "r3"]
+    assert finished.recomputed_tokens == 6 + 8
+
+
 def test_a_copy_on_write_without_a_free_block_copies_nothing_but_preempts_the_sibling():
     driver = Driver(config(num_blocks=2, max_model_len=12))
     request = driver.add(6, n=2, max_tokens=3)

@@ -43,7 +43,7 @@ def configs(draw) -> EngineConfig:
         watermark=draw(st.sampled_from([0.0, 0.0, 0.2, 0.9])),
         max_num_queued_reqs=draw(st.sampled_from([0, 0, 0, 1, 3])),
         policy=draw(st.sampled_from(Policy)),
-        prefix_hash_bits=draw(st.sampled_from([1, 8, 64])),
+        prefix_hash_bits=draw(st.sampled_from([4, 8, 64])),
     )
 
 
@@ -154,9 +154,9 @@ def check_output(block_size: int, request: Request) -> None:
 
 
 class CoreWithCollisions(Core):
-    """Two keys for all contents."""
+    """Sixteen keys for all contents."""
 
-    fixed: ClassVar[dict] = {"prefix_hash_bits": 1, "enable_prefix_caching": True}
+    fixed: ClassVar[dict] = {"prefix_hash_bits": 4, "enable_prefix_caching": True}
 
 
 class CoreUnderPressure(Core):

@@ -239,6 +239,12 @@ def test_sizes_that_cannot_work_are_refused(changes):
         config(**changes)
 
 
+@pytest.mark.parametrize("bits", [0, 1, 62, 132])
+def test_keys_of_the_prefix_index_are_whole_hexadecimal_digits(bits):
+    with pytest.raises(ConfigError, match=f"prefix_hash_bits is {bits}; it is a multiple of 4"):
+        config(prefix_hash_bits=bits)
+
+
 def test_release_gives_back_the_tail_first():
     driver = Driver(config(num_blocks=8))
     driver.add(12, max_tokens=1)

@@ -154,6 +154,26 @@ def test_a_cut_off_trace_reads_up_to_its_last_whole_record_and_says_so(tmp_path_
         assert said or isinstance(whole[len(got)], Keyframe)
 
 
+@pytest.mark.parametrize("encoded", [False, True])
+def test_lines_are_compressed_some_at_a_time_and_none_is_lost(tmp_path, monkeypatch, encoded):
+    monkeypatch.setattr("engine.events.trace.GATHERED_BYTES", 2000)
+    records = write_run(tmp_path / "other.jsonl.zst")
+    driver = Driver(config())
+    path = tmp_path / "run.jsonl.zst"
+    writer = TraceWriter(path, header(driver.config), driver.engine.keyframe())
+    compressed = []
+    write = writer._file.write
+    writer._file.write = lambda lines: compressed.append(len(lines)) or write(lines)
+    for record in records:
+        writer.write(encode(record)) if encoded else writer.write_record(record)
+    assert 2 < len(compressed) < len(records) / 2
+    longest = max(len(encode(record)) for record in records)
+    assert all(2000 <= size <= 2000 + longest for size in compressed)
+    writer.close()
+    with TraceReader(path) as reader:
+        assert list(reader)[1:] == records
+
+
 def test_what_was_flushed_can_be_read_while_the_writer_is_still_open(tmp_path):
     path = tmp_path / "run.jsonl.zst"
     driver = Driver(config())

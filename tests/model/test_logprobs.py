@@ -165,7 +165,7 @@ def test_prompt_logprobs_equal_a_plain_forward_in_any_chunks(runner, reference, 
     told, drawn = [], []
     for number, count in enumerate(chunks):
         last = number == len(chunks) - 1
-        output, _ = step(runner, Row(one, count, [one] if last else []))
+        output, _ = step(runner, Row(one, one.computed, count, [one] if last else []))
         told += output.prompt_tokens.get("r", [])
         drawn += output.drawn
     scores = reference(one.tokens)
@@ -179,22 +179,22 @@ def test_prompt_logprobs_equal_a_plain_forward_in_any_chunks(runner, reference, 
 
 def test_prompt_tokens_are_told_once(runner):
     one = sequence(prompt_of(9), [1, 2, 3], prompt_logprobs=0)
-    first, _ = step(runner, Row(one, 5, []))
+    first, _ = step(runner, Row(one, one.computed, 5, []))
     assert [entry.position for entry in first.prompt_tokens["r"]] == [1, 2, 3, 4, 5]
     one.computed = 0
-    again, computed = step(runner, Row(one, 9, [one]))
+    again, computed = step(runner, Row(one, one.computed, 9, [one]))
     assert [entry.position for entry in again.prompt_tokens["r"]] == [6, 7, 8]
     assert computed == 3 + 1
     one.computed = 0
     one.tokens.append(again.drawn[0].token)
-    third, computed = step(runner, Row(one, 10, [one]))
+    third, computed = step(runner, Row(one, one.computed, 10, [one]))
     assert third.prompt_tokens == {}
     assert computed == 1
 
 
 def test_a_step_that_needs_no_logits_computes_none(runner):
     one = sequence(prompt_of(9), [1, 2, 3])
-    output, computed = step(runner, Row(one, 5, []))
+    output, computed = step(runner, Row(one, one.computed, 5, []))
     assert computed == 0
     assert output.drawn == []
     assert output.prompt_tokens == {}
@@ -209,10 +209,10 @@ def test_rows_of_all_kinds_share_a_step(runner, reference):
     other = sequence(prompt_of(5), [6, 5], request_id="other", prompt_logprobs=1)
     output, computed = step(
         runner,
-        Row(part, 5, []),
-        Row(asks, 7, [asks]),
-        Row(forked, 6, [forked, *children]),
-        Row(other, 3, []),
+        Row(part, part.computed, 5, []),
+        Row(asks, asks.computed, 7, [asks]),
+        Row(forked, forked.computed, 6, [forked, *children]),
+        Row(other, other.computed, 3, []),
     )
     assert computed == 2 + 6 + 3
     best = {s: int(reference(s.tokens)[-1].argmax()) for s in (asks, forked)}
@@ -234,5 +234,5 @@ def test_the_runner_knows_what_ends_a_sequence(runner, loaded):
     bias = {eos: 100.0, 5: 50.0}
     for min_tokens, token in ((0, eos), (1, 5)):
         one = sequence(prompt_of(4), [1], temperature=0, logit_bias=bias, min_tokens=min_tokens)
-        output, _ = step(runner, Row(one, 4, [one]))
+        output, _ = step(runner, Row(one, one.computed, 4, [one]))
         assert output.drawn[0].token == token

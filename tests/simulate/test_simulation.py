@@ -1,5 +1,6 @@
 """A simulated run: the engine's own events, on a clock that the cost alone moves."""
 
+import gc
 import itertools
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from engine.core.config import EngineConfig
 from engine.core.runner import StepCost
+from engine.core.sequence import Request, Sequence
 from engine.events import TraceReader, check_trace, measure_trace
 from engine.events.records import (
     CopyOnWrite,
@@ -88,6 +90,29 @@ def test_the_same_inputs_give_the_same_bytes_and_another_seed_others(trace, tmp_
     assert again.read_bytes() == trace.read_bytes()
     run_one(Scene(Workload("test", busy(), seed=4), config(), COST, Shape("test")), BASE, other)
     assert other.read_bytes() != trace.read_bytes()
+
+
+def test_a_run_needs_no_garbage_collector_and_leaves_no_request_behind():
+    def objects() -> int:
+        return sum(type(o) in (Sequence, Request) for o in gc.get_objects())
+
+    gc.collect()
+    before, collecting = objects(), []
+    try:
+        gc.disable()
+        run_one(scene(busy()), BASE, progress=lambda now: collecting.append(gc.isenabled()))
+        assert objects() == before
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    run_one(
+        scene([WorkloadRequest(0.0, 9, 600)], max_model_len=700, num_blocks=200),
+        BASE,
+        progress=lambda now: collecting.append(gc.isenabled()),
+    )
+    assert gc.isenabled()
+    assert collecting
+    assert not any(collecting)
 
 
 def test_every_completion_has_exactly_its_length_and_ends_for_the_right_reason(trace):
