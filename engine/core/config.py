@@ -36,6 +36,10 @@ def policy_named(name: str) -> Policy:
         raise ConfigError(f"scheduling_policy {name} is not known: use {known}") from None
 
 
+_MOST = {"block_size": 2**20, "num_blocks": 2**24}
+"""More than memories make of them; of more blocks the pool's own lists would fill a machine."""
+
+
 class EngineConfig(msgspec.Struct, frozen=True):
     """Sizes and limits of the core.
 
@@ -63,8 +67,11 @@ class EngineConfig(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in ("block_size", "num_blocks", "max_model_len", "max_num_seqs"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            value, most = getattr(self, name), _MOST.get(name)
+            if value < 1:
+                raise ConfigError(f"{name} is {value}; it must be at least 1")
+            if most is not None and value > most:
+                raise ConfigError(f"{name} is {value}; it is at most {most:,}")
         for name in ("long_prefill_token_threshold", "max_num_queued_reqs"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} is {getattr(self, name)}; use 0 for no limit")

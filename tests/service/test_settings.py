@@ -13,6 +13,7 @@ from engine.service.settings import ServeSettings
     ("options", "words"),
     [
         ({"num_gpu_blocks_override": 0}, "num_blocks is 0"),
+        ({"num_gpu_blocks_override": 10**12}, "num_blocks is 1000000000000; it is at most"),
         ({"block_size": 0}, "block_size is 0"),
         ({"max_model_len": 100_000}, "knows positions up to 512"),
         ({"kv_cache_memory": "plenty"}, "plenty is no amount of memory"),

@@ -135,6 +135,11 @@ def test_a_file_of_a_public_trace_is_a_workload(simulate, tmp_path):
         ([*TEN, "--vary", "enable_prefix_caching=2"], "it is on or off"),
         ([*TEN, "--vary", "scale_rate=0"], "scale_rate=0: it is a number above 0"),
         ([*TEN, "--vary", "block_size=0"], "block_size is 0; it must be at least 1"),
+        ([*TEN, "--block-size", str(10**20)], f"block_size is {10**20}; it is at most 1,048,576"),
+        (
+            [*TEN, "--num-gpu-blocks-override", str(10**20)],
+            f"num_blocks is {10**20}; it is at most 16,777,216",
+        ),
         ([*TEN, "--vary", "scheduling_policy=lifo"], "it is fcfs or priority"),
         ([*TEN, "--vary", "block_size=8", "--vary", "block_size=2"], "is given twice"),
         (
