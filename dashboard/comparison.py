@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from dashboard.readable import UNKNOWN
 from dashboard.timeline_rows import Axis, bucketed
 from engine.events import TraceDiff, TraceStats, diff_traces
 
@@ -106,9 +107,11 @@ class Compared:
         return None if self.a is None or self.b is None else self.b - self.a
 
     @property
-    def percent(self) -> float | None:
-        """B's difference from A in percent of A."""
-        return None if self.difference is None or not self.a else 100.0 * self.difference / self.a
+    def change(self) -> str:
+        """B's difference from A in percent of A; a dash where A is 0, of which there is no share."""
+        if self.difference is None:
+            return UNKNOWN
+        return f"{100 * self.difference / self.a:+,.1f} %" if self.a else "–"
 
 
 def compared(a: TraceStats, b: TraceStats) -> list[Compared]:

@@ -10,7 +10,7 @@ from dashboard.comparison import Comparisons, compared, curves, place_of
 from dashboard.feed import Feed, Phase
 from dashboard.feeds import feed_of
 from dashboard.markdown import escape
-from dashboard.readable import plural, seconds
+from dashboard.readable import UNKNOWN, plural, seconds
 from dashboard.session import Session
 from dashboard.sessions import catalog
 from dashboard.source import TRACE_SUFFIX, SourceError, TraceSource
@@ -226,7 +226,7 @@ def _figures_table(diff: TraceDiff) -> None:
         hide_index=True,
         height="content",
         key="compare-figures",
-        placeholder="unknown",
+        placeholder=UNKNOWN,
         column_config=config_of(_COLUMNS),
         alt="Figures of both runs and their differences",
     )
@@ -241,12 +241,12 @@ _COLUMNS = (
     decimal(
         "B - A", lambda row: row.difference, "What B has more than A, in the row's unit", **_NUMBER
     ),
-    decimal(
-        "change (%)",
-        lambda row: row.percent,
+    text(
+        "change",
+        lambda row: row.change,
         "The difference in percent of A",
-        format="%+.1f",
         width="small",
+        alignment="right",
     ),
     text("meaning", lambda row: row.help, width="large"),
 )
@@ -282,5 +282,5 @@ def _pairs(name: str, figures: list[Figure]) -> pd.DataFrame:
 
 def _text(value: object) -> str:
     if value is None:
-        return "unknown"
+        return UNKNOWN
     return f"{value:,.6g}" if isinstance(value, float) else f"{value}"

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dashboard.comparison import MAX_KEPT, Comparisons, compared, curves, place_of
+from dashboard.comparison import MAX_KEPT, Compared, Comparisons, compared, curves, place_of
 from dashboard.history import ROW
 from dashboard.timeline_rows import Axis
 from dashboard.views.compare import KEY_B, PATH_KEY
@@ -75,11 +75,13 @@ def test_figures_are_compared_with_units_and_what_is_unknown_stays_so(
     rows = {row.name: row for row in compared(a, b)}
     steps = rows["Steps"]
     assert (steps.a, steps.b, steps.difference, steps.unit) == (200, 150, -50, "steps")
-    assert steps.percent == -25.0
+    assert steps.change == "-25.0 %"
     assert rows["Utilisation, mean"].a == pytest.approx(100 * a.utilisation.mean_by_time)
     assert rows["Step, median"].a == pytest.approx(1000 * a.step_seconds.p50)
     assert rows["Prefix hit rate"].a is None, "the simulated engine looks nothing up"
     assert rows["Prefix hit rate"].difference is None
+    assert rows["Prefix hit rate"].change == "unknown"
+    assert Compared("Preemptions", "", 0, 3, "").change == "–", "there is no share of nothing"
     assert all(row.help and row.unit for row in rows.values())
 
 
