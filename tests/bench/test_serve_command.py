@@ -230,7 +230,10 @@ def test_what_a_user_can_mend_is_one_line(tmp_path):
     trace = tmp_path / "broken.csv"
     trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1\n")
     code, output = bench("--url", nowhere, "--workload", "trace", "--trace", str(trace))
-    assert (code, output) == (1, f"glasspool: {trace}, line 2: 2 values under 3 columns\n")
+    assert (code, output) == (
+        1,
+        f"glasspool: {trace}, line 2: 2 values under 3 columns: mend or delete the line\n",
+    )
     code, output = bench("--json", str(tmp_path))
     assert (code, output) == (
         1,

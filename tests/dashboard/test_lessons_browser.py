@@ -102,7 +102,7 @@ def walk(page: Page, lesson: Lesson, number: int, step: Step) -> None:
     expect(page.get_by_text(step.source)).to_have_count(0)
     guess(page, step)
     verdict = page.get_by_test_id("stAlert")
-    expect(verdict).to_contain_text(f"{step.source} {step.question.answer_words}.")
+    expect(verdict).to_contain_text(f"{step.source}: {step.question.answer_words}.")
     expect(verdict).to_contain_text("You said ")
     shown(page, step.shows)
     assert in_view(verdict), "the answer is not in view"
