@@ -203,6 +203,6 @@ LESSON = Lesson(
     change=Change(
         "Switch the cache off and compare the time to the first token: the same requests, simulated. Or "
         "put the question before the system prompt in your own, and watch the hits go.",
-        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst --vary enable_prefix_caching=true,false",
+        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst --vary enable_prefix_caching=on,off",
     ),
 )

@@ -133,6 +133,6 @@ LESSON = Lesson(
     change=Change(
         "With the prefix cache a resumed request may find its own blocks again. Simulate the same "
         "requests with it, and compare the recomputed tokens.",
-        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst --vary enable_prefix_caching=true,false",
+        f"glasspool simulate --from demo_data/{TRACE}.jsonl.zst --vary enable_prefix_caching=on,off",
     ),
 )
