@@ -133,8 +133,8 @@ def _csv(
 
 
 def _tokens(path: Path, line: int, name: str, text: str, least: int) -> int:
-    # int() alone would take 1_000, and as many digits as there are.
-    tokens = int(text) if re.fullmatch(r"\s*\+?[0-9]{1,18}\s*", text) else -1
+    # int() alone would take 1_000, and as many digits as there are; \s is more than it strips.
+    tokens = int(text) if re.fullmatch(r"[ \t]*\+?[0-9]{1,18}[ \t]*", text) else -1
     if not least <= tokens <= MOST_TOKENS:
         what = f"{name} is {_shown(text)}; it is a whole number from {least} to {MOST_TOKENS:,}"
         raise _error(path, line, what)

@@ -51,8 +51,7 @@ def test_an_engine_starts_with_these_options(lesson: Lesson, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     options = asked(lesson)[1:]
     # Without a model it starts at once; what the lesson changes is the pool's, not the model's.
-    kept = [option for option in options if option != "--record-text"]
-    with EngineServer(*kept, "--model", "none") as server:
+    with EngineServer(*options, "--model", "none") as server:
         assert server.complete("Hello", max_tokens=4).status_code == 200
     for recorded in tmp_path.iterdir():
         assert recorded.name in options

@@ -89,6 +89,7 @@ def test_mooncake_lines_name_the_blocks_of_the_prompt(trace):
         (AZURE + "2023-11-16 18:15:46,0,1\n", 2, "ContextTokens is '0'"),
         (AZURE + "2023-11-16 18:15:46,1,-1\n", 2, "GeneratedTokens is '-1'"),
         (AZURE + "2023-11-16 18:15:46,1_000,1\n", 2, "ContextTokens is '1_000'"),
+        (AZURE + "2023-11-16 18:15:46,\x1c374,1\n", 2, r"ContextTokens is '\x1c374'"),
         (
             AZURE + "2023-11-16 18:15:46,1e30,1\n",
             2,
