@@ -77,14 +77,12 @@ class TraceWriter:
         """Append one encoded record."""
         self._lines += line
         self._lines += b"\n"
-        if len(self._lines) >= GATHERED_BYTES:
-            self._compress()
+        self._compress_much()
 
     def write_record(self, record: Record) -> None:
         """Append one record that nobody has encoded."""
         append_line(record, self._lines)
-        if len(self._lines) >= GATHERED_BYTES:
-            self._compress()
+        self._compress_much()
 
     def write_keyframe(self, keyframe: Keyframe) -> None:
         """Append a keyframe in a frame of its own, for readers that seek."""
@@ -112,6 +110,10 @@ class TraceWriter:
         self._compress()
         self._file.close()
         self._disk.close()
+
+    def _compress_much(self) -> None:
+        if len(self._lines) >= GATHERED_BYTES:
+            self._compress()
 
     def _compress(self) -> None:
         if self._lines:
